@@ -1,0 +1,230 @@
+"""Totals of one block for one microbatch (spec analytical-model section 7), one row a block key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.operation_times import (
+    ExchangeTimes,
+    OperationColumns,
+    StageTimes,
+    exchange_times,
+    stage_times,
+)
+from codesign_opt.analytical.sequence import block_operations
+from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.strategies import TpOverlap
+from codesign_opt.strategies.table import OPTION_CODES
+from codesign_opt.systems import System
+from codesign_opt.workloads import Workload
+
+Array = NDArray[Any]
+
+BLOCK_KEY = (
+    "tp", "microbatch", "datatype", "fused_activation", "attention", "recompute",
+    "tp_communication", "tp_overlap", "gather_redo", "training", "tp_tier",
+)  # fmt: skip
+"""The strategy columns that a block depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTable:
+    """Columns over block keys. Suffix `_b` is a base block, `_e` an edge block, which sends the pipeline message.
+
+    Attributes:
+        fw_F, re_F, ag_F, wg_F: Flop of the forward pass, recompute, activation and weight gradient.
+        fw_f, re_f, ag_f, wg_f: Their flop time, seconds.
+        fw_Y, re_Y, ag_Y, wg_Y: Bytes touched; `fw_m` … the time that takes.
+        fw_T_b, …: Processing time.
+        szf, sza, szr: Tensor-parallel bytes: forward, backward, again.
+        lkf, lka, lkr: Link time of the same; `exf`, `exa`, `exr` the exposed part.
+        tpreq: Bandwidth that would hide all tensor-parallel communication, bytes/s.
+        spW, wrk, sto, ckp, wgu, agr: Bytes of weights, working activations, stored activations, checkpoint,
+            unsharded weight gradients and activation gradients.
+        message: Bytes of a pipeline message, forward; backward the same in training.
+        keeps_activations: Whether activations outlive the forward pass, so that offload moves them.
+    """
+
+    fw_F: Array
+    fw_f: Array
+    fw_Y: Array
+    fw_m: Array
+    fw_T_b: Array
+    fw_T_e: Array
+    re_F: Array
+    re_f: Array
+    re_Y: Array
+    re_m: Array
+    re_T_b: Array
+    re_T_e: Array
+    ag_F: Array
+    ag_f: Array
+    ag_Y: Array
+    ag_m: Array
+    ag_T_b: Array
+    ag_T_e: Array
+    wg_F: Array
+    wg_f: Array
+    wg_Y: Array
+    wg_m: Array
+    wg_T_b: Array
+    wg_T_e: Array
+    szf_b: Array
+    szf_e: Array
+    sza_b: Array
+    sza_e: Array
+    szr_b: Array
+    szr_e: Array
+    lkf_b: Array
+    lkf_e: Array
+    lka_b: Array
+    lka_e: Array
+    lkr_b: Array
+    lkr_e: Array
+    exf_b: Array
+    exf_e: Array
+    exa_b: Array
+    exa_e: Array
+    exr_b: Array
+    exr_e: Array
+    tpreq: Array
+    spW: Array
+    wrk: Array
+    sto: Array
+    ckp: Array
+    wgu: Array
+    agr: Array
+    message: Array
+    keeps_activations: Array
+
+    def take(self, index: Array) -> BlockTable:
+        """Rows at `index`; columns take the shape of `index`."""
+        return BlockTable(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+def block_table(
+    workloads: Sequence[Workload], systems: Sequence[System], keys: Mapping[str, Array], reproduce: Set[Erratum]
+) -> BlockTable:
+    """Totals for every block key, in order; `keys` has the columns of `BLOCK_KEY`, `workload` and `system`."""
+    sequence = operation_sequence(keys)
+    result: dict[str, Array] = {}
+    for value in np.unique(sequence):
+        members = np.flatnonzero(sequence == value)
+        part = {name: values[members] for name, values in keys.items()}
+        for name, values in _totals(workloads, systems, part, reproduce).items():
+            if name not in result:
+                result[name] = np.empty(len(sequence), dtype=values.dtype)
+            result[name][members] = values
+    return BlockTable(**result)
+
+
+def operation_sequence(keys: Mapping[str, Array]) -> Array:
+    """A number for each key; keys with the same number share the sequence of operations."""
+    overlapped = keys["tp_overlap"] != OPTION_CODES[TpOverlap.NONE]
+    sequence: Array = keys["attention"] * 2 + overlapped
+    return sequence
+
+
+def _totals(
+    workloads: Sequence[Workload], systems: Sequence[System], keys: Mapping[str, Array], reproduce: Set[Erratum]
+) -> dict[str, Array]:
+    hardware = hardware_columns(systems, keys["system"], keys["datatype"], reproduce)
+    s = block_shapes(workload_columns(workloads, keys["workload"]), keys)
+    operations = OperationColumns.stack(block_operations(s, reproduce), len(s.t))
+    stages = stage_times(operations, hardware)
+    base, edge = exchange_times(operations, stages, s, keys, hardware, reproduce)
+    training = keys["training"].astype(np.float64)
+    return {
+        **_compute_totals(operations, stages, training, reproduce),
+        **_exchange_totals(operations, base, training, "_b"),
+        **_exchange_totals(operations, edge, training, "_e"),
+        "tpreq": _overlap_requirement(operations, stages, edge, keys, hardware, training),
+        **_space_totals(operations, s, keys["training"], reproduce),
+    }
+
+
+def _compute_totals(
+    operations: OperationColumns, stages: StageTimes, training: Array, reproduce: Set[Erratum]
+) -> dict[str, Array]:
+    RC = operations["recomputed"]
+
+    def again(values: Array) -> Array:
+        own = np.cumsum(values, axis=0) if running_totals else values
+        total: Array = training * np.where(RC, own, 0.0).sum(axis=0)
+        return total
+
+    running_totals = Erratum.E1 in reproduce
+    forward = {"F": operations["Ff"], "f": stages.ff, "Y": operations["Yf"], "m": stages.fm}
+    activation = {"F": operations["Fa"], "f": stages.af, "Y": operations["Ya"], "m": stages.am}
+    weight = {"F": operations["Fw"], "f": stages.wf, "Y": operations["Yw"], "m": stages.wm}
+    return {
+        **{f"fw_{name}": values.sum(axis=0) for name, values in forward.items()},
+        **{f"re_{name}": again(values) for name, values in forward.items()},
+        **{f"ag_{name}": training * values.sum(axis=0) for name, values in activation.items()},
+        **{f"wg_{name}": training * values.sum(axis=0) for name, values in weight.items()},
+    }
+
+
+def _exchange_totals(
+    operations: OperationColumns, exchange: ExchangeTimes, training: Array, suffix: str
+) -> dict[str, Array]:
+    totals = {
+        "fw_T": exchange.Tf.sum(axis=0),
+        "re_T": training * np.where(operations["recomputed"], exchange.Tf, 0.0).sum(axis=0),
+        "ag_T": training * exchange.Ta.sum(axis=0),
+        "wg_T": training * exchange.Tw.sum(axis=0),
+        "szf": exchange.qf.sum(axis=0),
+        "sza": training * exchange.qa.sum(axis=0),
+        "szr": training * exchange.qr.sum(axis=0),
+        "lkf": exchange.lf.sum(axis=0),
+        "lka": training * exchange.la.sum(axis=0),
+        "lkr": training * exchange.lr.sum(axis=0),
+        "exf": exchange.Ef.sum(axis=0),
+        "exa": training * exchange.Ea.sum(axis=0),
+        "exr": training * exchange.Er.sum(axis=0),
+    }
+    return {name + suffix: values for name, values in totals.items()}
+
+
+def _overlap_requirement(
+    operations: OperationColumns,
+    stages: StageTimes,
+    edge: ExchangeTimes,
+    keys: Mapping[str, Array],
+    hardware: Hardware,
+    training: Array,
+) -> Array:
+    U = hardware.processor_usage(keys["tp_tier"])
+    bytes_ = np.maximum(edge.qf, training * edge.qa) * (1 - U)
+    products = operations.overlapped
+    required: Array = np.where(products, bytes_ / np.where(products, stages.ff, 1.0), 0.0).max(axis=0)
+    return required
+
+
+def _space_totals(
+    operations: OperationColumns, s: BlockShapes, training: Array, reproduce: Set[Erratum]
+) -> dict[str, Array]:
+    e, weights = s.e, operations["weights"]
+    keeps = training if Erratum.E12 not in reproduce else np.ones_like(training)
+    held = operations["Kb"].sum(axis=0)
+    dropped = np.where(operations["output_dropped"], e * operations["O"], 0.0).sum(axis=0)
+    stored = np.where(training, operations["stored"].sum(axis=0) - dropped, np.where(keeps, held, 0.0))
+    checkpoint = s.A if Erratum.E22 in reproduce else s.X
+    split_message = s.sequence_parallel | s.boundary
+    return {
+        "spW": e * weights.sum(axis=0),
+        "wrk": np.where(operations["shared"], 0.0, operations["Kb"]).sum(axis=0),
+        "sto": np.where(s.full, 0.0, stored),
+        "ckp": np.where(training & s.full, e * checkpoint, 0.0),
+        "wgu": training * 4 * weights.sum(axis=0),
+        "agr": training * operations["Gb"].sum(axis=0),
+        "message": e * np.where(split_message, s.A_split, s.A),
+        "keeps_activations": keeps,
+    }

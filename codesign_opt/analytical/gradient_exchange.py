@@ -1,0 +1,199 @@
+"""Data-parallel exchange of gradients, and how much of it is exposed (spec analytical-model section 8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.hardware import Hardware
+from codesign_opt.analytical.optimizer import OptimizerTable
+from codesign_opt.analytical.schedule import ChunkTimes, ScheduleCounts
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientExchange:
+    """Attributes:
+    size: Bytes of one block's gradients.
+    link: Link time over the step, seconds.
+    exposed: The part that is not hidden, seconds.
+    chunk_requirement, tail_requirement: Bandwidth that would hide it behind the next chunk, and within the last
+        chunk, bytes/s; 0 where there is no overlap or no time to hide behind.
+    """
+
+    size: Array
+    link: Array
+    exposed: Array
+    chunk_requirement: Array
+    tail_requirement: Array
+
+
+def gradient_exchange(
+    strategies: Mapping[str, Array],
+    blocks: BlockTable,
+    optimizer: OptimizerTable,
+    counts: ScheduleCounts,
+    chunk: ChunkTimes,
+    hardware: Hardware,
+    reproduce: Set[Erratum],
+) -> GradientExchange:
+    """The exchange of a step; all zero without data parallelism or training."""
+    active = (strategies["dp"] > 1) & strategies["training"]
+    sharded = strategies["optimizer_sharding"]
+    tier = strategies["dp_tier"]
+    n = np.where(strategies["dp"] > 1, strategies["dp"], 2).astype(np.float64)
+    size = np.where(active, blocks.spW, 0.0)
+    scatter = hardware.transfer_time(tier, "reduce_scatter", size, n)
+    gather = hardware.transfer_time(tier, "all_gather", size, n)
+    reduce = hardware.transfer_time(tier, "all_reduce", size, n)
+    td = np.where(active, np.where(sharded, scatter + gather, reduce), 0.0)
+    after_step = np.zeros((1,) * td.ndim)
+    if Erratum.E11 not in reproduce:
+        # Updated weights can be gathered only after the optimizer step.
+        after_step = np.where(active & sharded, gather, 0.0)
+    hideable = td - after_step
+    window = _windows(strategies, blocks, optimizer, counts, chunk, hardware, hideable, reproduce)
+    overlapped = hideable + _exposed_beside(counts, window, reproduce) + counts.N * after_step
+    exposed = np.where(active, np.where(strategies["dp_overlap"], overlapped, counts.N * td), 0.0)
+    requirements = _requirements(
+        strategies, counts, chunk, hardware, window, size, active & strategies["dp_overlap"], reproduce
+    )
+    return GradientExchange(
+        size=size,
+        link=counts.N * td,
+        exposed=exposed,
+        chunk_requirement=requirements[0],
+        tail_requirement=requirements[1],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    """Time in which the network is free for gradients.
+
+    Attributes:
+        td: Exchange of one block, `dch` of one chunk, seconds.
+        chunk: Window beside the microbatches in flight of the next chunk (`win`).
+        collisions: Pipeline messages on the same tier that take time from it.
+        messages: Their time (`hits` times `cb`).
+        tail: Window within the last chunk (`lw`).
+        cmpw, cc: Compute time beside which slow-down is charged: of the chunk window, and of the tail.
+        ud: Share of compute that a transfer takes.
+        same_pp: Whether gradients and pipeline messages share a tier.
+    """
+
+    td: Array
+    dch: Array
+    chunk: Array
+    messages: Array
+    tail: Array
+    cmpw: Array
+    cc: Array
+    ud: Array
+    same_pp: Array
+
+
+def _windows(
+    strategies: Mapping[str, Array],
+    blocks: BlockTable,
+    optimizer: OptimizerTable,
+    counts: ScheduleCounts,
+    chunk: ChunkTimes,
+    hardware: Hardware,
+    td: Array,
+    reproduce: Set[Erratum],
+) -> _Windows:
+    sharded = strategies["optimizer_sharding"]
+    same_tp = strategies["dp_tier"] == strategies["tp_tier"]
+    same_pp = strategies["dp_tier"] == strategies["pp_tier"]
+    clamp = Erratum.E8 not in reproduce
+    in_flight = counts.p if Erratum.E10 in reproduce else np.minimum(counts.p, counts.m)
+
+    lm = blocks.ag_m + blocks.wg_m + blocks.re_m
+    oph = np.where(sharded, 0.0, optimizer.T - optimizer.m)
+    w_b = chunk.b_b - lm + oph - np.where(same_tp, blocks.lkr_b + blocks.lka_b, 0.0)
+    w_e = chunk.b_e - lm + oph - np.where(same_tp, blocks.lkr_e + blocks.lka_e, 0.0)
+    if clamp:
+        w_b, w_e = np.maximum(w_b, 0.0), np.maximum(w_e, 0.0)
+    wch = counts.x * w_b + w_e
+    win = in_flight * wch
+    cc = blocks.ag_f + blocks.wg_f + blocks.re_f + np.where(sharded, 0.0, optimizer.f)
+    dch = counts.C * td
+
+    busy = np.where(chunk.chb > 0, chunk.chb, 1.0)
+    hits = dch / busy
+    if Erratum.E7 in reproduce:
+        hits = np.floor(hits)
+    if Erratum.E6 in reproduce:
+        rest = counts.m % counts.p
+        hits = np.minimum(hits, np.where(rest > 0, rest, counts.p))
+        tail = wch - chunk.cb - (chunk.b_b + chunk.b_e) / 2 + oph
+    else:
+        hits = np.minimum(hits, in_flight)
+        tail = wch - (w_b + w_e) / 2 - np.where(same_pp, chunk.cb, 0.0)
+    tail = np.where(counts.x > 0, tail, 0.0)
+    messages = np.where(same_pp, hits, 0.0) * chunk.cb
+    if clamp:
+        tail = np.maximum(tail, 0.0)
+        messages = np.minimum(messages, win)
+    return _Windows(
+        td=td, dch=dch, chunk=win, messages=messages, tail=tail, cmpw=in_flight * counts.C * cc,
+        cc=cc if Erratum.E9 in reproduce else counts.x * cc,
+        ud=hardware.processor_usage(strategies["dp_tier"]), same_pp=same_pp,
+    )  # fmt: skip
+
+
+def _exposed_beside(counts: ScheduleCounts, w: _Windows, reproduce: Set[Erratum]) -> Array:
+    """What is exposed, or slows compute, beside the next chunks (v - 1 of them) and within the last chunk."""
+    free = w.chunk - w.messages
+    tail_exchange = counts.x * w.td
+    if Erratum.E7 in reproduce:
+        infl = w.dch - free + w.cmpw * w.ud
+        infl2 = tail_exchange + w.cc * w.ud - w.tail
+        beside = np.where(infl > 0, infl, w.dch * w.ud)
+        within = np.where(infl2 > 0, infl2, tail_exchange * w.ud)
+    else:
+        beside = _exposed_or_slowed(w.dch, free, w.ud)
+        within = _exposed_or_slowed(tail_exchange, w.tail, w.ud)
+    return (counts.v - 1) * beside + within
+
+
+def _exposed_or_slowed(exchange: Array, window: Array, usage: Array) -> Array:
+    hidden = np.minimum(exchange, window)
+    exposed: Array = exchange - hidden + hidden * usage
+    return exposed
+
+
+def _requirements(
+    strategies: Mapping[str, Array],
+    counts: ScheduleCounts,
+    chunk: ChunkTimes,
+    hardware: Hardware,
+    w: _Windows,
+    size: Array,
+    overlapped: Array,
+    reproduce: Set[Erratum],
+) -> tuple[Array, Array]:
+    tier = strategies["dp_tier"]
+    both = hardware.wire_scalar(tier, "reduce_scatter") + hardware.wire_scalar(tier, "all_gather")
+    one = hardware.wire_scalar(tier, "all_reduce")
+    wire = size * np.where(strategies["optimizer_sharding"], both, one)
+    if Erratum.E28 in reproduce:
+        beside = (w.chunk + w.cmpw * w.ud - np.where(w.same_pp, chunk.cb, 0.0)) * (counts.v - 1)
+        within = w.tail + counts.x * w.td * w.ud
+        tail_blocks = counts.C
+    else:
+        beside = np.where(counts.v > 1, w.chunk - w.messages, 0.0)
+        within = w.tail
+        tail_blocks = counts.x
+    return (
+        np.where(overlapped & (beside > 0), counts.C * wire / np.where(beside > 0, beside, 1.0), 0.0),
+        np.where(overlapped & (within > 0), tail_blocks * wire / np.where(within > 0, within, 1.0), 0.0),
+    )

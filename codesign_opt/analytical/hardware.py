@@ -1,0 +1,179 @@
+"""Systems as columns, and the time of primitive operations on them (spec analytical-model section 4).
+
+Notation: x flop, y bytes of memory tier 1, q bytes on a link, n participants. Everything broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.strategies import Datatype
+from codesign_opt.systems import EfficiencyCurve, Engine, MemoryTier, NetworkTier, System
+
+Array = NDArray[Any]
+
+COLLECTIVES = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Efficiency curves as columns: (step, row) thresholds and efficiencies, padded in front with infinity.
+
+    `step_shaped` takes the steps as they are. Otherwise an operation may be padded to a larger, more efficient size:
+    then size / efficiency(size) is the largest non-decreasing function of size below the step-shaped one.
+    """
+
+    thresholds: Array
+    efficiencies: Array
+    step_shaped: bool
+
+    def at(self, size: Array) -> Array:
+        """Efficiency of each size; 1 for sizes of 0, which take no time."""
+        result: Array = self.efficiencies[-1]
+        for threshold, efficiency in zip(self.thresholds[-2::-1], self.efficiencies[-2::-1], strict=True):
+            result = np.where(size >= threshold, efficiency, result)
+        if not self.step_shaped:
+            for threshold, efficiency in zip(self.thresholds[:-1], self.efficiencies[:-1], strict=True):
+                padded = np.where(size < threshold, efficiency * size / threshold, 0.0)
+                result = np.maximum(result, padded)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Columns of system parameters, one entry a row (or a single entry for all rows).
+
+    Attributes:
+        matrix_peak, vector_peak: flop/s at each row's datatype; NaN where the system lacks it.
+        memory_bandwidth, offload_bandwidth: Bytes/s of memory tiers 1 and 2; `*_capacity` their bytes.
+        roofline: Whether flop and memory time overlap.
+        system: Index of each row's system in the (system, tier) network tables.
+    """
+
+    matrix_peak: Array
+    matrix_curves: Curves
+    vector_peak: Array
+    vector_curves: Curves
+    memory_bandwidth: Array
+    memory_curves: Curves
+    memory_capacity: Array
+    offload_bandwidth: Array
+    offload_curves: Curves
+    offload_capacity: Array
+    roofline: Array
+    system: Array
+    network_rate: Array
+    network_latency: Array
+    network_usage: Array
+    network_scalars: dict[str, Array]
+    network_offsets: dict[str, Array]
+
+    def matrix_time(self, x: Array) -> Array:
+        """Time of x flop on the matrix engine."""
+        return np.asarray(x / (self.matrix_peak * self.matrix_curves.at(x)))
+
+    def vector_time(self, x: Array) -> Array:
+        """Time of x flop on the vector engine."""
+        return np.asarray(x / (self.vector_peak * self.vector_curves.at(x)))
+
+    def memory_time(self, y: Array) -> Array:
+        """Time to touch y bytes of memory tier 1."""
+        return np.asarray(y / (self.memory_bandwidth * self.memory_curves.at(y)))
+
+    def offload_time(self, y: Array) -> Array:
+        """Time to move y bytes to or from memory tier 2."""
+        return np.asarray(y / (self.offload_bandwidth * self.offload_curves.at(y)))
+
+    def combine(self, flop_time: Array, memory_time: Array) -> Array:
+        """Time of an operation that computes and touches memory: the larger one (roofline) or the sum."""
+        if self.roofline.size == 1:
+            return np.maximum(flop_time, memory_time) if self.roofline.item() else flop_time + memory_time
+        return np.where(self.roofline, np.maximum(flop_time, memory_time), flop_time + memory_time)
+
+    def latency(self, tier: Array) -> Array:
+        """Latency of each tier index, seconds."""
+        return np.asarray(self.network_latency[self.system, tier])
+
+    def processor_usage(self, tier: Array) -> Array:
+        """Share of compute that a transfer on each tier index takes."""
+        return np.asarray(self.network_usage[self.system, tier])
+
+    def wire_scalar(self, tier: Array, collective: str) -> Array:
+        """Bytes on the wire for each byte of an operation among many participants."""
+        return np.asarray(self.network_scalars[collective][self.system, tier])
+
+    def transfer_time(self, tier: Array, collective: str, q: Array, n: Array) -> Array:
+        """Time of a network operation (one of `COLLECTIVES`) of q bytes."""
+        scalar = self.network_scalars[collective][self.system, tier]
+        offset = self.network_offsets[collective][self.system, tier]
+        return self.latency(tier) + q * scalar * (1 + offset / n) / self.network_rate[self.system, tier]
+
+
+def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, reproduce: Set[Erratum]) -> Hardware:
+    """Columns for rows that name their system (index in `systems`) and datatype (its code)."""
+    step_shaped = Erratum.E25 in reproduce
+    words = [word.value for word in Datatype]
+
+    def curves(of: Sequence[EfficiencyCurve], index: Array) -> Curves:
+        steps = max(len(curve.thresholds) for curve in of)
+        thresholds, efficiencies = np.full((steps, len(of)), np.inf), np.ones((steps, len(of)))
+        for column, curve in enumerate(of):
+            thresholds[steps - len(curve.thresholds) :, column] = curve.thresholds
+            efficiencies[steps - len(curve.thresholds) :, column] = curve.efficiencies
+        return Curves(thresholds[:, index], efficiencies[:, index], step_shaped)
+
+    def engines(section: str) -> tuple[Array, Curves]:
+        absent = Engine(peak=float("nan"), efficiency=EfficiencyCurve((0.0,), (1.0,)))
+        all_engines = [getattr(machine, section).get(word, absent) for machine in systems for word in words]
+        index = system * len(words) + datatype
+        peaks = np.array([engine.peak for engine in all_engines])
+        return peaks[index], curves([engine.efficiency for engine in all_engines], index)
+
+    def memory(section: str) -> tuple[Array, Curves, Array]:
+        tiers: list[MemoryTier] = [getattr(machine, section) for machine in systems]
+        return (
+            np.array([tier.bandwidth for tier in tiers])[system],
+            curves([tier.efficiency for tier in tiers], system),
+            np.array([tier.capacity for tier in tiers])[system],
+        )
+
+    def network(value: Callable[[NetworkTier], float]) -> Array:
+        most = max(len(machine.network_tiers) for machine in systems)
+        table = np.zeros((len(systems), most))
+        for row, machine in enumerate(systems):
+            table[row, : len(machine.network_tiers)] = [value(tier) for tier in machine.network_tiers]
+        return table
+
+    matrix_peak, matrix_curves = engines("matrix")
+    vector_peak, vector_curves = engines("vector")
+    memory_bandwidth, memory_curves, memory_capacity = memory("memory_tier1")
+    offload_bandwidth, offload_curves, offload_capacity = memory("memory_tier2")
+    return Hardware(
+        matrix_peak=matrix_peak,
+        matrix_curves=matrix_curves,
+        vector_peak=vector_peak,
+        vector_curves=vector_curves,
+        memory_bandwidth=memory_bandwidth,
+        memory_curves=memory_curves,
+        memory_capacity=memory_capacity,
+        offload_bandwidth=offload_bandwidth,
+        offload_curves=offload_curves,
+        offload_capacity=offload_capacity,
+        roofline=np.array([machine.roofline for machine in systems])[system],
+        system=system,
+        network_rate=network(lambda tier: tier.bandwidth * tier.efficiency),
+        network_latency=network(lambda tier: tier.latency),
+        network_usage=network(lambda tier: tier.processor_usage),
+        network_scalars={name: network(_cost_of(name, "scalar")) for name in COLLECTIVES},
+        network_offsets={name: network(_cost_of(name, "offset")) for name in COLLECTIVES},
+    )
+
+
+def _cost_of(collective: str, part: str) -> Callable[[NetworkTier], float]:
+    return lambda tier: float(getattr(getattr(tier, collective), part))

@@ -1,0 +1,189 @@
+"""The analytical model over columns: one row a strategy, each with its own workload and system if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.gradient_exchange import GradientExchange, gradient_exchange
+from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.memory import MemoryNeeds, memory_needs
+from codesign_opt.analytical.optimizer import OPTIMIZER_KEY, OptimizerTable, optimizer_table
+from codesign_opt.analytical.schedule import (
+    ChunkTimes,
+    ScheduleCounts,
+    bubble_time,
+    chunk_times,
+    schedule_counts,
+)
+from codesign_opt.analytical.shapes import WorkloadColumns, workload_columns
+from codesign_opt.systems import System
+from codesign_opt.workloads import Workload
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Seconds of one step. The parts add up to `total`; communication and offload are the exposed parts."""
+
+    forward: Array
+    backward: Array
+    optimizer: Array
+    recompute: Array
+    recompute_communication: Array
+    tp_communication: Array
+    pp_communication: Array
+    dp_communication: Array
+    forward_offload: Array
+    backward_offload: Array
+    bubble: Array
+    total: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the model is evaluated on; all arrays broadcast against each other.
+
+    Attributes:
+        strategies: Strategy columns.
+        sizes: Workload sizes.
+        hardware: System parameters.
+        reproduce: Errata of the published tool to reproduce.
+    """
+
+    strategies: Mapping[str, Array]
+    sizes: WorkloadColumns
+    hardware: Hardware
+    reproduce: Set[Erratum]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Totals of one block for each row: everything that needs a look at the single operations."""
+
+    blocks: BlockTable
+    optimizer: OptimizerTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Results for every row. All arrays broadcast against each other; none need have the full shape."""
+
+    inputs: Inputs
+    tables: Tables
+    counts: ScheduleCounts
+    chunk: ChunkTimes
+    exchange: GradientExchange
+    times: StepTimes
+    memory: MemoryNeeds
+
+
+def model(
+    workloads: Sequence[Workload],
+    systems: Sequence[System],
+    strategies: Mapping[str, Array],
+    *,
+    workload: Array,
+    system: Array,
+    reproduce: Set[Erratum],
+) -> Model:
+    """Evaluate rows that name their workload and system by index into `workloads` and `systems`."""
+    rows = {**strategies, "workload": workload, "system": system}
+    inputs = Inputs(
+        strategies=strategies,
+        sizes=workload_columns(workloads, workload),
+        hardware=hardware_columns(systems, system, strategies["datatype"], reproduce),
+        reproduce=reproduce,
+    )
+    tables = Tables(
+        blocks=_gather_blocks(workloads, systems, rows, reproduce),
+        optimizer=_gather_optimizer(workloads, systems, rows, reproduce),
+    )
+    counts = schedule_counts(inputs.sizes.L, strategies)
+    memory = memory_needs(strategies, tables.blocks, tables.optimizer, counts)
+    return completed(inputs, tables, counts, memory)
+
+
+def completed(inputs: Inputs, tables: Tables, counts: ScheduleCounts, memory: MemoryNeeds) -> Model:
+    """The model, given its tables and memory needs (spec analytical-model sections 8.2 to 8.6)."""
+    shared = (inputs.strategies, tables.blocks, tables.optimizer, counts)
+    chunk = chunk_times(*shared, inputs.hardware, inputs.reproduce)
+    exchange = gradient_exchange(*shared, chunk, inputs.hardware, inputs.reproduce)
+    return Model(
+        inputs=inputs,
+        tables=tables,
+        counts=counts,
+        chunk=chunk,
+        exchange=exchange,
+        times=_step_times(inputs, tables, counts, chunk, exchange),
+        memory=memory,
+    )
+
+
+def _gather_blocks(
+    workloads: Sequence[Workload], systems: Sequence[System], rows: Mapping[str, Array], reproduce: Set[Erratum]
+) -> BlockTable:
+    unique, inverse = _distinct({name: rows[name] for name in (*BLOCK_KEY, "workload", "system")})
+    return block_table(workloads, systems, unique, reproduce).take(inverse)
+
+
+def _gather_optimizer(
+    workloads: Sequence[Workload], systems: Sequence[System], rows: Mapping[str, Array], reproduce: Set[Erratum]
+) -> OptimizerTable:
+    keys = {name: rows[name] for name in (*OPTIMIZER_KEY, "workload", "system")}
+    keys["shards"] = np.where(rows["optimizer_sharding"], rows["dp"], 1)
+    unique, inverse = _distinct(keys)
+    return optimizer_table(workloads, systems, unique, reproduce).take(inverse)
+
+
+def _distinct(columns: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+    """The distinct rows, and for each row the index of its distinct row."""
+    inverse = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
+    for values in columns.values():
+        _, code = np.unique(values, return_inverse=True)
+        _, inverse = np.unique(inverse * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
+    _, first = np.unique(inverse, return_index=True)
+    return {name: values[first] for name, values in columns.items()}, inverse
+
+
+def _step_times(
+    inputs: Inputs, tables: Tables, counts: ScheduleCounts, chunk: ChunkTimes, exchange: GradientExchange
+) -> StepTimes:
+    tr = inputs.strategies["training"].astype(np.float64)
+    blocks, over = tables.blocks, counts.over_batch
+    forward = over(blocks.fw_T_b, blocks.fw_T_e)
+    backward = over(blocks.ag_T_b + blocks.wg_T_b, blocks.ag_T_e + blocks.wg_T_e)
+    optimizer = counts.N * tables.optimizer.T
+    recompute = over(blocks.re_T_b, blocks.re_T_e)
+    recompute_communication = over(blocks.exr_b, blocks.exr_e)
+    tp_communication = over(blocks.exf_b + blocks.exa_b, blocks.exf_e + blocks.exa_e)
+    pp_communication = np.where(counts.p > 1, counts.m * counts.v * (chunk.cf + tr * chunk.cb), 0.0)
+    forward_offload = over(chunk.fv_b, chunk.fv_e)
+    backward_offload = tr * (over(chunk.bv_b, chunk.bv_e) + chunk.optimizer_once)
+    bubble = bubble_time(counts, chunk)
+    # Added from the smallest shape to the largest, so that a whole grid of strategies is touched once.
+    total = (
+        (forward + backward + recompute + recompute_communication + tp_communication)
+        + pp_communication + optimizer + forward_offload + backward_offload + bubble + exchange.exposed
+    )  # fmt: skip
+    return StepTimes(
+        forward=forward,
+        backward=backward,
+        optimizer=optimizer,
+        recompute=recompute,
+        recompute_communication=recompute_communication,
+        tp_communication=tp_communication,
+        pp_communication=pp_communication,
+        dp_communication=exchange.exposed,
+        forward_offload=forward_offload,
+        backward_offload=backward_offload,
+        bubble=bubble,
+        total=total,
+    )

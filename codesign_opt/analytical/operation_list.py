@@ -1,0 +1,120 @@
+"""The operations of one block under one strategy, one row an operation (spec analytical-model section 11, end)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.errata import NONE, Erratum
+from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.operation_times import ExchangeTimes, OperationColumns, exchange_times, stage_times
+from codesign_opt.analytical.optimizer import optimizer_operations
+from codesign_opt.analytical.sequence import block_operations
+from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.strategies import Strategy, StrategyTable
+from codesign_opt.systems import System
+from codesign_opt.tables import Table
+from codesign_opt.workloads import Workload
+
+Array = NDArray[Any]
+
+
+def operation_list(workload: Workload, system: System, strategy: Strategy, *, reproduce: Set[Erratum] = NONE) -> Table:
+    """What every operation of a block computes, touches, sends and keeps, for one microbatch on one processor.
+
+    The strategy must be legal (`strategies.legality`). The backward columns are filled in inference as well.
+
+    Returns:
+        One row an operation, in order. Columns, where `<block>` is `base` or `edge` (the last block of a chunk, which
+        sends the pipeline message) and `<stage>` is `forward`, `activation_gradient` or `weight_gradient`:
+
+        * `name`; `inputs` and `outputs`, elements.
+        * `<stage>_flops`, `<stage>_bytes` touched in memory tier 1; `optimizer_flops`, `_bytes` and `_time` of a step.
+        * `<block>_<stage>_time`: processing, seconds; 0 for a collective, which is communication only.
+        * `<block>_<what>_communication_bytes`, `_time` on the link and `_exposed_time`, where `<what>` is `forward`,
+          `backward` or `recompute`; and `<block>_weight_gradient_exposed_time`, exposed beside the weight gradient.
+        * `tiles`: How many parts a transfer is cut into, to hide behind the operation's product.
+        * `weight_memory`, `activation_memory`, `weight_gradient_memory` (a shard, where the optimizer is sharded),
+          `activation_gradient_memory`, `optimizer_memory`: bytes.
+    """
+    table = StrategyTable.from_strategies([strategy])
+    first = np.zeros(1, dtype=np.int64)
+    hardware = hardware_columns([system], first, table["datatype"], reproduce)
+    shapes = block_shapes(workload_columns([workload], first), table)
+    listed = block_operations(shapes, reproduce)
+    operations = OperationColumns.stack(listed, 1)
+    stages = stage_times(operations, hardware)
+    base, edge = exchange_times(operations, stages, shapes, table, hardware, reproduce)
+    shards = np.where(table["optimizer_sharding"], table["dp"], 1)
+    columns = {
+        **_work(operations),
+        **_optimizer(operations, shapes, shards, hardware, reproduce),
+        **{f"base_{name}": values for name, values in _exchange(base)},
+        **{f"edge_{name}": values for name, values in _exchange(edge)},
+        "tiles": np.where(operations.overlapped, shapes.t, 1.0),
+        **_memory(operations, shapes, shards),
+    }
+    return Table(
+        {"name": [operation.name for operation in listed], **{name: values[:, 0] for name, values in columns.items()}},
+        {name: unit for name in columns if (unit := _unit(name))},
+    )
+
+
+def _work(operations: OperationColumns) -> dict[str, Array]:
+    return {
+        "inputs": operations["I"],
+        "outputs": operations["O"],
+        "forward_flops": operations["Ff"],
+        "forward_bytes": operations["Yf"],
+        "activation_gradient_flops": operations["Fa"],
+        "activation_gradient_bytes": operations["Ya"],
+        "weight_gradient_flops": operations["Fw"],
+        "weight_gradient_bytes": operations["Yw"],
+    }
+
+
+def _optimizer(
+    operations: OperationColumns, s: BlockShapes, shards: Array, hardware: Hardware, reproduce: Set[Erratum]
+) -> dict[str, Array]:
+    flops, bytes_, space = optimizer_operations(operations["weights"], s.e, shards, reproduce)
+    return {
+        "optimizer_flops": flops,
+        "optimizer_bytes": bytes_,
+        "optimizer_time": hardware.combine(hardware.vector_time(flops), hardware.memory_time(bytes_)),
+        "optimizer_memory": space,
+    }
+
+
+def _exchange(block: ExchangeTimes) -> Iterator[tuple[str, Array]]:
+    yield "forward_time", block.Tf
+    yield "activation_gradient_time", block.Ta
+    yield "weight_gradient_time", block.Tw
+    for what, size, time, exposed in (
+        ("forward", block.qf, block.lf, block.Ef),
+        ("backward", block.qa, block.la, block.Ea),
+        ("recompute", block.qr, block.lr, block.Er),
+    ):
+        yield f"{what}_communication_bytes", size
+        yield f"{what}_communication_time", time
+        yield f"{what}_communication_exposed_time", exposed
+    yield "weight_gradient_exposed_time", block.Ew
+
+
+def _memory(operations: OperationColumns, s: BlockShapes, shards: Array) -> dict[str, Array]:
+    return {
+        "weight_memory": s.e * operations["weights"],
+        "activation_memory": operations["Kb"],
+        "weight_gradient_memory": s.e * operations["weights"] / shards,
+        "activation_gradient_memory": operations["Gb"],
+    }
+
+
+_UNITS: Mapping[str, str] = {"flops": "flop", "bytes": "B", "memory": "B", "time": "s"}
+
+
+def _unit(name: str) -> str:
+    """The unit that the last word of a column's name says; counts have none."""
+    return _UNITS.get(name.rpartition("_")[2], "")

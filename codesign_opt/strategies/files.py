@@ -1,0 +1,91 @@
+"""Strategies in TOML files and plain dicts."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from pydantic import Field
+
+from codesign_opt.configuration import FileModel, Parsed, read_toml, validated
+from codesign_opt.errors import InputError, nearest
+from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
+from codesign_opt.strategies.placement import fastest_tiers
+from codesign_opt.strategies.strategy import Strategy
+from codesign_opt.systems import System
+
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Tier = Annotated[int, Field(ge=0, le=100)]
+
+
+def _parse_word(value: Any, *, where: str, words: Any) -> Any:
+    allowed = [word.value for word in words]
+    if value not in allowed:
+        raise InputError(f"{where}: {value!r} is not allowed", nearest(str(value), allowed))
+    return words(value)
+
+
+def _word(words: Any) -> Parsed:
+    return Parsed(partial(_parse_word, words=words), ", ".join(f'"{word.value}"' for word in words))
+
+
+class StrategyFile(FileModel):
+    """A strategy file. What is left out has the default of `Strategy`; `processors` is tp · pp · dp, and tiers are the
+    fastest that take their groups.
+    """
+
+    processors: Count | None = None
+    tp: Count = 1
+    pp: Count = 1
+    dp: Count = 1
+    vpp: Count = 1
+    batch: Count
+    microbatch: Count = 1
+    datatype: Annotated[Datatype, _word(Datatype)] = Datatype.FLOAT16
+    fused_activation: bool = True
+    attention: Annotated[Attention, _word(Attention)] = Attention.MULTIHEAD
+    recompute: Annotated[Recompute, _word(Recompute)] = Recompute.NONE
+    tp_communication: Annotated[TpCommunication, _word(TpCommunication)] = TpCommunication.ALL_REDUCE
+    tp_overlap: Annotated[TpOverlap, _word(TpOverlap)] = TpOverlap.NONE
+    gather_redo: bool = False
+    optimizer_sharding: bool = False
+    dp_overlap: bool = False
+    weight_offload: bool = False
+    activation_offload: bool = False
+    optimizer_offload: bool = False
+    training: bool = True
+    tp_tier: Tier | None = None
+    pp_tier: Tier | None = None
+    dp_tier: Tier | None = None
+
+
+def read_strategy(path: str | Path, system: System) -> Strategy:
+    """The strategy of a TOML file, for a system.
+
+    Raises:
+        InputError: Naming file, key and value.
+    """
+    return strategy_from_dict(read_toml(path), system, where=str(path))
+
+
+def strategy_from_dict(data: Any, system: System, *, where: str) -> Strategy:
+    """The strategy of a dict with the keys of a strategy file, for a system.
+
+    Raises:
+        InputError: Naming key and value.
+    """
+    file = validated(StrategyFile, data, where=where)
+    given: dict[str, Any] = {name: getattr(file, name) for name in StrategyFile.model_fields}
+    derived: dict[str, Any] = {
+        "processors": file.tp * file.pp * file.dp,
+        **fastest_tiers(file.tp, file.pp, file.dp, system),
+    }
+    return Strategy(**{name: derived[name] if value is None else value for name, value in given.items()})
+
+
+def strategy_to_toml(strategy: Strategy) -> str:
+    """TOML that reads back as the same strategy."""
+    values = {name: getattr(strategy, name) for name in StrategyFile.model_fields}
+    return tomli_w.dumps({name: getattr(value, "value", value) for name, value in values.items()})

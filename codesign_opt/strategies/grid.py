@@ -1,0 +1,117 @@
+"""A grid of strategies: the full product of a few axes, as columns that broadcast against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.strategies.options import Datatype
+from codesign_opt.strategies.table import OPTION_CODES, StrategyTable
+from codesign_opt.systems import System
+
+Array = NDArray[Any]
+
+AXES = ("dp_overlap", "dp_tier", "pp_tier", "optimizer_sharding", "offload", "tp_tier", "option", "layout")
+"""The axes of every array over a grid. The long ones stand last, where arithmetic runs along contiguous memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyGrid:
+    """The product of layouts, options and placements.
+
+    Attributes:
+        layouts: Columns tp, pp, dp, vpp, microbatch, batch along the layout axis.
+        options: Columns recompute, tp_communication, gather_redo, tp_overlap, fused_activation, attention (codes).
+        offloads: Columns weight_offload, activation_offload, optimizer_offload.
+        optimizer_sharding, dp_overlap, tp_tier, pp_tier, dp_tier: Values along their axes.
+        training, datatype, processors: The same for the whole grid.
+        considered: Strategies that the published search counts here, among them ones that no rule allows.
+    """
+
+    layouts: Mapping[str, Array]
+    options: Mapping[str, Array]
+    offloads: Mapping[str, Array]
+    optimizer_sharding: Array
+    dp_overlap: Array
+    tp_tier: Array
+    pp_tier: Array
+    dp_tier: Array
+    training: bool
+    datatype: Datatype
+    processors: int
+    considered: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis, in the order of `AXES`."""
+        return (
+            len(self.dp_overlap),
+            len(self.dp_tier),
+            len(self.pp_tier),
+            len(self.optimizer_sharding),
+            len(self.offloads["weight_offload"]),
+            len(self.tp_tier),
+            len(self.options["recompute"]),
+            len(self.layouts["tp"]),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of strategies."""
+        return int(np.prod(self.shape))
+
+    def take_layouts(self, index: Any) -> StrategyGrid:
+        """The grid of some of its layouts."""
+        return replace(self, layouts={name: values[index] for name, values in self.layouts.items()}, considered=0)
+
+    def columns(self) -> dict[str, Array]:
+        """Strategy columns, each along its own axis, to broadcast to `shape`."""
+        placed = {
+            **{name: (values, "layout") for name, values in self.layouts.items()},
+            **{name: (values, "option") for name, values in self.options.items()},
+            **{name: (values, "offload") for name, values in self.offloads.items()},
+            **{name: (getattr(self, name), name) for name in ("optimizer_sharding", "dp_overlap")},
+            **{name: (getattr(self, name), name) for name in ("tp_tier", "pp_tier", "dp_tier")},
+        }
+        columns = {name: values.reshape(_along(axis)) for name, (values, axis) in placed.items()}
+        single = (1,) * len(AXES)
+        columns["training"] = np.full(single, self.training)
+        columns["datatype"] = np.full(single, OPTION_CODES[self.datatype], dtype=np.int8)
+        columns["processors"] = np.full(single, self.processors)
+        return columns
+
+    def table(self, flat: Array) -> StrategyTable:
+        """The strategies at flat indices into the grid's shape."""
+        index = dict(zip(AXES, np.unravel_index(flat, self.shape), strict=True))
+        columns = {
+            name: np.broadcast_to(values, self.shape)[tuple(index[axis] for axis in AXES)]
+            for name, values in self.columns().items()
+        }
+        return StrategyTable(columns)
+
+    def order(self, flat: Array) -> Array:
+        """Rank within the grid for breaking ties: by layout, then option, offload, sharding and placement."""
+        index = np.unravel_index(flat, self.shape)
+        return np.ravel_multi_index(index[::-1], self.shape[::-1])
+
+    def network_allows(self, system: System) -> Array:
+        """Which placements fit the network tiers, to broadcast to `shape` (spec section 3, rule 19)."""
+        columns = self.columns()
+        allowed = np.ones((1,) * len(AXES), dtype=np.bool_)
+        for index, network in enumerate(system.network_tiers):
+            group: Array = np.ones((1,) * len(AXES), dtype=np.int64)
+            for name in ("tp", "pp", "dp"):
+                group = group * np.where(columns[f"{name}_tier"] == index, columns[name], 1)
+            fits = group <= network.size
+            if network.must_be_filled:
+                fits &= network.size % group == 0
+            allowed = allowed & fits
+        return allowed
+
+
+def _along(axis: str) -> tuple[int, ...]:
+    return tuple(-1 if name == axis else 1 for name in AXES)

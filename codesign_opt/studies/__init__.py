@@ -1,0 +1,1 @@
+"""Studies: what is searched, and how the search is run, stored and resumed."""

@@ -1,0 +1,84 @@
+"""Hardware points: what a study is free to choose, as named dimensions, and the machine that a point stands for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from codesign_opt.studies.free_parameters import FreeParameter
+from codesign_opt.studies.processors import ProcessorBudget
+from codesign_opt.studies.specification import StudySpecification
+from codesign_opt.systems import System
+from codesign_opt.systems.parameters import with_parameters
+
+Point = Mapping[str, float | int | str]
+"""Dimension to value, SI units."""
+
+PROCESSORS = "processors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """One thing to choose: a range from `low` to `high`, or one of `choices`, which rise."""
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    logarithmic: bool = False
+    choices: tuple[float | int | str, ...] = ()
+
+    def at(self, share: float) -> float | int | str:
+        """The value at a share from 0 to 1 of the way along the dimension."""
+        if self.choices:
+            return self.choices[min(int(share * len(self.choices)), len(self.choices) - 1)]
+        if self.logarithmic:
+            return float(min(self.high, self.low * (self.high / self.low) ** share))
+        return float(min(self.high, self.low + (self.high - self.low) * share))
+
+
+def hardware_dimensions(specification: StudySpecification) -> tuple[Dimension, ...]:
+    """The free parameters of the system, then the number of processors where there are several."""
+    dimensions = [_dimension(parameter) for parameter in specification.free]
+    if isinstance(specification.processors, tuple) and len(specification.processors) > 1:
+        dimensions.append(Dimension(name=PROCESSORS, choices=specification.processors))
+    return tuple(dimensions)
+
+
+def machine(specification: StudySpecification, point: Point) -> tuple[System, int]:
+    """The system of a point and its number of processors, 0 where the budget buys none."""
+    chosen = {free.path: float(point[free.path]) for free in specification.free}
+    system = with_parameters(specification.system, chosen) if chosen else specification.system
+    if isinstance(specification.processors, ProcessorBudget):
+        return system, specification.processors.count(system)
+    if len(specification.processors) == 1:
+        return system, specification.processors[0]
+    return system, int(point[PROCESSORS])
+
+
+def point_key(point: Point) -> str:
+    """Canonical text: equal for equal points."""
+    return json.dumps(dict(sorted(point.items())), separators=(",", ":"), allow_nan=False)
+
+
+def number_of_points(dimensions: tuple[Dimension, ...]) -> float:
+    """How many points there are; infinite where a dimension is a range."""
+    return math.prod(len(dimension.choices) if dimension.choices else math.inf for dimension in dimensions)
+
+
+def all_points(dimensions: tuple[Dimension, ...]) -> Iterator[Point]:
+    """Every point of finite dimensions, the last dimension varying fastest."""
+    for values in product(*(dimension.choices for dimension in dimensions)):
+        yield {dimension.name: value for dimension, value in zip(dimensions, values, strict=True)}
+
+
+def _dimension(parameter: FreeParameter) -> Dimension:
+    if parameter.choices:
+        return Dimension(name=parameter.path, choices=tuple(sorted(parameter.choices)))
+    assert parameter.low is not None
+    assert parameter.high is not None
+    return Dimension(
+        name=parameter.path, low=parameter.low, high=parameter.high, logarithmic=parameter.scale == "log"
+    )

@@ -1,0 +1,190 @@
+"""System files: TOML in, TOML out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from codesign_opt.configuration import at, read_toml, validated
+from codesign_opt.errors import InputError
+from codesign_opt.systems.curve import EfficiencyCurve
+from codesign_opt.systems.parameters import KINDS, parameter_kind, with_parameters
+from codesign_opt.systems.power import Power
+from codesign_opt.systems.price import Price, PriceCurve
+from codesign_opt.systems.schema import (
+    CollectiveFile,
+    DerivedSystemFile,
+    EngineFile,
+    MemoryTierFile,
+    NetworkTierFile,
+    PowerFile,
+    PriceFile,
+    SystemFile,
+)
+from codesign_opt.systems.system import CollectiveCost, Engine, MemoryTier, NetworkTier, System
+from codesign_opt.units import format_quantity
+
+_COLLECTIVES = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+
+
+def read_system(path: str | Path, *, resolve_base: Callable[..., System] | None = None) -> System:
+    """The system that a TOML file describes; for `resolve_base` see `system_from_dict`.
+
+    Raises:
+        InputError: For a file that cannot be read, and for whatever is wrong in it.
+    """
+    return system_from_dict(read_toml(path), where=str(path), resolve_base=resolve_base)
+
+
+def system_from_dict(data: dict[str, Any], *, where: str, resolve_base: Callable[..., System] | None = None) -> System:
+    """The system that the content of a file describes.
+
+    Args:
+        data: As TOML gives it.
+        where: Names the file in messages.
+        resolve_base: Called as `resolve_base(name, where=...)` for the key `base`; without it that key is not allowed.
+
+    Raises:
+        InputError: For whatever is wrong in `data`.
+    """
+    if "base" in data and resolve_base is not None:
+        return derived_system(validated(DerivedSystemFile, data, where=where), where=where, resolve_base=resolve_base)
+    return system_from_file(validated(SystemFile, data, where=where), where=where)
+
+
+def system_from_file(file: SystemFile, *, where: str) -> System:
+    """The system of a checked file.
+
+    Raises:
+        InputError: Where the engines have different datatypes, or a processor draws less when busy.
+    """
+    if unpaired := set(file.matrix) ^ set(file.vector):
+        word = min(unpaired)
+        engine, other = ("matrix", "vector") if word in file.vector else ("vector", "matrix")
+        raise InputError(f"{at(where, engine, word)}: missing", f"{other} has it, and both need the same datatypes")
+    return System(
+        name=file.name,
+        matrix={word: _engine(engine) for word, engine in file.matrix.items()},
+        vector={word: _engine(engine) for word, engine in file.vector.items()},
+        memory_tier1=_memory_tier(file.memory_tier1),
+        memory_tier2=_memory_tier(file.memory_tier2),
+        roofline=file.processing == "roofline",
+        network_tiers=tuple(_network_tier(tier) for tier in file.network_tiers),
+        price=_price(file.price),
+        power=_power(file.power, where=where),
+    )
+
+
+def derived_system(file: DerivedSystemFile, *, where: str, resolve_base: Callable[..., System]) -> System:
+    """The system of a checked file that starts from another one.
+
+    Raises:
+        InputError: For an unknown base, an unknown path in `set`, or a value that it may not have.
+    """
+    system = resolve_base(file.base, where=at(where, "base"))
+    system = dataclasses.replace(
+        system,
+        name=file.name or system.name,
+        price=_price(file.price) or system.price,
+        power=_power(file.power, where=where) or system.power,
+    )
+    place = at(where, "set")
+    values = {
+        path: parameter_kind(system, path, where=place).parse(value, where=f"{place}.{path}")
+        for path, value in file.set.items()
+    }
+    return with_parameters(system, values, where=place)
+
+
+def system_to_toml(system: System) -> str:
+    """A file that `read_system` reads back to an equal system."""
+    data: dict[str, Any] = {
+        "name": system.name,
+        "processing": "roofline" if system.roofline else "no_overlap",
+        "matrix": {word: _engine_table(engine) for word, engine in system.matrix.items()},
+        "vector": {word: _engine_table(engine) for word, engine in system.vector.items()},
+        "memory_tier1": _memory_table(system.memory_tier1),
+        "memory_tier2": _memory_table(system.memory_tier2),
+        "network_tiers": [_network_table(tier) for tier in system.network_tiers],
+    }
+    if system.price is not None:
+        data["price"] = _price_table(system.price)
+    if system.power is not None:
+        data["power"] = _numbers(system.power)
+    return tomli_w.dumps(data)
+
+
+def _engine(file: EngineFile) -> Engine:
+    return Engine(peak=file.peak, efficiency=file.efficiency)
+
+
+def _memory_tier(file: MemoryTierFile) -> MemoryTier:
+    return MemoryTier(capacity=file.capacity, bandwidth=file.bandwidth, efficiency=file.efficiency)
+
+
+def _network_tier(file: NetworkTierFile) -> NetworkTier:
+    numbers: dict[str, Any] = {
+        name: getattr(file, name) for name in NetworkTierFile.model_fields if name != "collectives"
+    }
+    costs: dict[str, Any] = {name: _collective(getattr(file.collectives, name)) for name in _COLLECTIVES}
+    return NetworkTier(**numbers, **costs)
+
+
+def _collective(file: CollectiveFile) -> CollectiveCost:
+    return CollectiveCost(scalar=file.scalar, offset=file.offset)
+
+
+def _price(file: PriceFile | None) -> Price | None:
+    return None if file is None else Price(**{name: getattr(file, name) for name in PriceFile.model_fields})
+
+
+def _power(file: PowerFile | None, *, where: str) -> Power | None:
+    if file is None:
+        return None
+    if file.busy < file.idle:
+        place = at(where, "power", "busy")
+        raise InputError(f"{place}: {format_quantity(file.busy, 'W')} is below idle", "are they swapped?")
+    return Power(busy=file.busy, idle=file.idle)
+
+
+def _numbers(node: Any) -> dict[str, Any]:
+    """The numbers of one dataclass as a file has them."""
+    table = {}
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if field.name in KINDS and isinstance(value, int | float):
+            unit = KINDS[field.name].unit
+            table[field.name] = value if unit == "1" else format_quantity(value, unit, 17)
+    return table
+
+
+def _engine_table(engine: Engine) -> dict[str, Any]:
+    return {**_numbers(engine), "efficiency": _curve_list(engine.efficiency, "flop")}
+
+
+def _memory_table(tier: MemoryTier) -> dict[str, Any]:
+    return {**_numbers(tier), "efficiency": _curve_list(tier.efficiency, "B")}
+
+
+def _network_table(tier: NetworkTier) -> dict[str, Any]:
+    collectives = {name: _numbers(getattr(tier, name)) for name in _COLLECTIVES}
+    return {**_numbers(tier), "must_be_filled": tier.must_be_filled, "collectives": collectives}
+
+
+def _price_table(price: Price) -> dict[str, Any]:
+    curves = {name: getattr(price, name) for name in ("memory_tier1", "memory_tier2")}
+    return {**_numbers(price), **{name: _price_list(curve) for name, curve in curves.items() if curve is not None}}
+
+
+def _curve_list(curve: EfficiencyCurve, unit: str) -> list[list[Any]]:
+    pairs = zip(curve.thresholds, curve.efficiencies, strict=True)
+    return [[format_quantity(threshold, unit, 17), efficiency] for threshold, efficiency in pairs]
+
+
+def _price_list(curve: PriceCurve) -> list[list[str]]:
+    pairs = zip(curve.capacities, curve.prices, strict=True)
+    return [[format_quantity(capacity, "B", 17), format_quantity(price, "$", 17)] for capacity, price in pairs]
