@@ -67,6 +67,9 @@ _DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
 _DIGITS = 60
 """Decimal digits of the arithmetic below: enough that only the last step, to float, rounds."""
 
+_LONGEST = 200
+"""Characters of the longest quantity that is read."""
+
 _FLOAT_DIGITS = 17
 """Decimal digits that tell any two floats apart."""
 
@@ -86,7 +89,9 @@ def parse_quantity(
         InputError: No number, no unit, an unknown or a wrong unit, not finite, or out of the range allowed.
     """
     example = _EXAMPLES.get(unit, f"2.5 {unit}")
-    match = None if isinstance(value, bool) else _NUMBER.fullmatch(str(value).strip())
+    written_out = str(value).strip()
+    is_short = not isinstance(value, bool) and len(written_out) <= _LONGEST
+    match = _NUMBER.fullmatch(written_out) if is_short else None
     if match is None:
         raise InputError(f"{where}: {value!r} is not a number with a unit", f"write for instance '{example}'")
     number, written = match.groups()
@@ -119,8 +124,8 @@ def parse_duration(text: str, *, where: str) -> float:
     """
     hint = "write for instance '90s', '10m' or '2h'"
     stripped = str(text).strip()
-    parts = [match.groups() for match in _DURATION.finditer(stripped)]
-    if not parts or _DURATION.sub("", stripped):
+    parts = [match.groups() for match in _DURATION.finditer(stripped[:_LONGEST])]
+    if not parts or len(stripped) > _LONGEST or _DURATION.sub("", stripped):
         raise InputError(f"{where}: {text!r} is not a duration", hint)
     seconds = sum(float(number) * _DURATION_SECONDS[_duration_letter(word)] for number, word in parts)
     if not math.isfinite(seconds):

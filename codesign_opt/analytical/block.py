@@ -19,7 +19,7 @@ from codesign_opt.analytical.operation_times import (
     stage_times,
 )
 from codesign_opt.analytical.sequence import block_operations
-from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.analytical.shapes import block_shapes, workload_columns
 from codesign_opt.strategies import TpOverlap
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import System
@@ -46,10 +46,6 @@ class BlockTable:
         szf, sza, szr: Tensor-parallel bytes: forward, backward, again.
         lkf, lka, lkr: Link time of the same; `exf`, `exa`, `exr` the exposed part.
         tpreq: Bandwidth that would hide all tensor-parallel communication, bytes/s.
-        spW, wrk, sto, ckp, wgu, agr: Bytes of weights, working activations, stored activations, checkpoint,
-            unsharded weight gradients and activation gradients.
-        message: Bytes of a pipeline message, forward; backward the same in training.
-        keeps_activations: Whether activations outlive the forward pass, so that offload moves them.
     """
 
     fw_F: Array
@@ -95,14 +91,6 @@ class BlockTable:
     exr_b: Array
     exr_e: Array
     tpreq: Array
-    spW: Array
-    wrk: Array
-    sto: Array
-    ckp: Array
-    wgu: Array
-    agr: Array
-    message: Array
-    keeps_activations: Array
 
     def take(self, index: Array) -> BlockTable:
         """Rows at `index`; columns take the shape of `index`."""
@@ -146,7 +134,6 @@ def _totals(
         **_exchange_totals(operations, base, training, "_b"),
         **_exchange_totals(operations, edge, training, "_e"),
         "tpreq": _overlap_requirement(operations, stages, edge, keys, hardware, training),
-        **_space_totals(operations, s, keys["training"], reproduce),
     }
 
 
@@ -206,25 +193,3 @@ def _overlap_requirement(
     products = operations.overlapped
     required: Array = np.where(products, bytes_ / np.where(products, stages.ff, 1.0), 0.0).max(axis=0)
     return required
-
-
-def _space_totals(
-    operations: OperationColumns, s: BlockShapes, training: Array, reproduce: Set[Erratum]
-) -> dict[str, Array]:
-    e, weights = s.e, operations["weights"]
-    keeps = training if Erratum.E12 not in reproduce else np.ones_like(training)
-    held = operations["Kb"].sum(axis=0)
-    dropped = np.where(operations["output_dropped"], e * operations["O"], 0.0).sum(axis=0)
-    stored = np.where(training, operations["stored"].sum(axis=0) - dropped, np.where(keeps, held, 0.0))
-    checkpoint = s.A if Erratum.E22 in reproduce else s.X
-    split_message = s.sequence_parallel | s.boundary
-    return {
-        "spW": e * weights.sum(axis=0),
-        "wrk": np.where(operations["shared"], 0.0, operations["Kb"]).sum(axis=0),
-        "sto": np.where(s.full, 0.0, stored),
-        "ckp": np.where(training & s.full, e * checkpoint, 0.0),
-        "wgu": training * 4 * weights.sum(axis=0),
-        "agr": training * operations["Gb"].sum(axis=0),
-        "message": e * np.where(split_message, s.A_split, s.A),
-        "keeps_activations": keeps,
-    }

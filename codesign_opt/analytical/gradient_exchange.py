@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.block_spaces import BlockSpaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import Hardware
 from codesign_opt.analytical.optimizer import OptimizerTable
@@ -38,6 +39,7 @@ class GradientExchange:
 def gradient_exchange(
     strategies: Mapping[str, Array],
     blocks: BlockTable,
+    spaces: BlockSpaces,
     optimizer: OptimizerTable,
     counts: ScheduleCounts,
     chunk: ChunkTimes,
@@ -49,7 +51,7 @@ def gradient_exchange(
     sharded = strategies["optimizer_sharding"]
     tier = strategies["dp_tier"]
     n = np.where(strategies["dp"] > 1, strategies["dp"], 2).astype(np.float64)
-    size = np.where(active, blocks.spW, 0.0)
+    size = np.where(active, spaces.spW, 0.0)
     scatter = hardware.transfer_time(tier, "reduce_scatter", size, n)
     gather = hardware.transfer_time(tier, "all_gather", size, n)
     reduce = hardware.transfer_time(tier, "all_reduce", size, n)

@@ -1,155 +1,158 @@
-"""The model over a grid of strategies: block tables once for each distinct key, the rest by broadcasting."""
+"""The model over grids of strategies: tables once for each distinct key of a space, the rest by broadcasting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
+from codesign_opt.analytical.block import BlockTable, block_table
+from codesign_opt.analytical.block_spaces import BlockSpaces, block_spaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
 from codesign_opt.analytical.memory import MemoryNeeds, memory_needs
 from codesign_opt.analytical.model import Inputs, Tables, completed
-from codesign_opt.analytical.optimizer import OptimizerTable, optimizer_table
+from codesign_opt.analytical.optimizer import (
+    OptimizerSpaces,
+    OptimizerTable,
+    optimizer_spaces,
+    optimizer_table,
+)
 from codesign_opt.analytical.schedule import ScheduleCounts, schedule_counts
-from codesign_opt.analytical.shapes import workload_columns
+from codesign_opt.analytical.shapes import WorkloadColumns, workload_columns
+from codesign_opt.analytical.space_keys import GridKeys, SpaceKeys
 from codesign_opt.strategies.grid import AXES, StrategyGrid
-from codesign_opt.strategies.options import TpOverlap
-from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
-
-CHUNK_STRATEGIES = 1 << 17
-"""Strategies evaluated at once, so that a column of them stays in the processor's cache."""
+Columns = TypeVar("Columns", ScheduleCounts, BlockSpaces, OptimizerSpaces, MemoryNeeds)
 
 
 @dataclass(frozen=True, slots=True)
-class GridPart:
-    """Some layouts of a grid with their tables and memory needs, ready to be estimated.
+class GridMemory:
+    """What the strategies of a grid, or of part of it, hold in memory; no speed of the system enters.
 
-    `first` is the index of the first layout within the whole grid; layouts are consecutive.
+    Attributes:
+        grid: The strategies.
+        layouts: Their layouts' indices in the whole grid.
+        keys: Their rows in the space's tables.
+        sizes: Workload sizes.
+        counts: Schedule counts.
+        spaces, state: Of one block: activations and weights, optimizer state.
+        needs: Of a processor; the shape has every axis but placement and `dp_overlap`.
     """
 
     grid: StrategyGrid
-    first: int
-    workload: Workload
-    system: System
-    inputs: Inputs
-    tables: Tables
+    layouts: Array
+    keys: GridKeys
+    sizes: WorkloadColumns
     counts: ScheduleCounts
-    memory: MemoryNeeds
+    spaces: BlockSpaces
+    state: OptimizerSpaces
+    needs: MemoryNeeds
 
-    def estimate(self) -> Estimate:
-        """Times and everything that depends on them; arrays broadcast to the part's shape."""
-        return Estimate(
-            self.workload, self.system, completed(self.inputs, self.tables, self.counts, self.memory)
+    def take(self, layouts: Array, options: Array) -> GridMemory:
+        """The part with some of the layouts and options."""
+        return GridMemory(
+            grid=self.grid.take(layouts, options),
+            layouts=self.layouts[layouts],
+            keys=self.keys.take(layouts, options),
+            sizes=self.sizes,
+            counts=_taken(self.counts, layouts, options),
+            spaces=_taken(self.spaces, layouts, options),
+            state=_taken(self.state, layouts, options),
+            needs=_taken(self.needs, layouts, options),
         )
 
 
-def grid_parts(
-    workload: Workload, system: System, grid: StrategyGrid, reproduce: Set[Erratum]
-) -> Iterator[GridPart]:
-    """The grid in parts of about `CHUNK_STRATEGIES` strategies, in the order of its layouts."""
-    tables = _GridTables.of(workload, system, grid, reproduce)
+def grid_memories(
+    workload: Workload, grids: Sequence[StrategyGrid], keys: SpaceKeys, reproduce: Set[Erratum]
+) -> list[GridMemory]:
+    """The memory of every grid of a space."""
+    all_pairs = np.arange(len(keys.pairs))
+    spaces = block_spaces([workload], keys.block_keys(all_pairs, tiers=0), reproduce)
+    states = optimizer_spaces([workload], keys.optimizer_keys(), reproduce)
     sizes = workload_columns([workload], np.zeros((1,) * len(AXES), dtype=np.int64))
-    layouts = grid.shape[-1]
-    step = max(1, CHUNK_STRATEGIES * layouts // grid.size)
-    for first in range(0, layouts, step):
-        members = slice(first, first + step)
-        part = grid.take_layouts(members)
-        columns = part.columns()
-        part_tables = tables.take(members)
-        counts = schedule_counts(sizes.L, columns)
-        # Memory does not depend on network tiers: its tables leave that axis out.
-        memory = memory_needs(columns, tables.placeless(members), part_tables.optimizer, counts)
-        inputs = Inputs(strategies=columns, sizes=sizes, hardware=tables.hardware, reproduce=reproduce)
-        yield GridPart(part, first, workload, system, inputs, part_tables, counts, memory)
-
-
-@dataclass(frozen=True, slots=True)
-class _GridTables:
-    """Block and optimizer tables of a grid, with the index of every layout's row in them."""
-
-    blocks: BlockTable
-    block_index: Array
-    optimizer: OptimizerTable
-    optimizer_index: Array
-    hardware: Hardware
-
-    @classmethod
-    def of(cls, workload: Workload, system: System, grid: StrategyGrid, reproduce: Set[Erratum]) -> _GridTables:
-        single = np.zeros((1,) * len(AXES), dtype=np.int64)
+    memories = []
+    for grid, rows in zip(grids, keys.grids, strict=True):
         columns = grid.columns()
-        blocks, block_index = _block_keys(grid, columns)
-        optimizer, optimizer_index = _optimizer_keys(grid, columns)
-        return cls(
-            block_table([workload], [system], _on_first(blocks), reproduce),
-            block_index,
-            optimizer_table([workload], [system], _on_first(optimizer), reproduce),
-            optimizer_index,
-            hardware_columns([system], single, columns["datatype"], reproduce),
+        counts = schedule_counts(sizes.L, columns)
+        index = rows.option[:, np.newaxis] * len(all_pairs) + rows.pair
+        of_block = spaces.take(index.reshape(1, 1, 1, 1, 1, 1, *index.shape))
+        of_optimizer = states.take(keys.optimizer_index(rows, grid.optimizer_sharding))
+        memories.append(
+            GridMemory(
+                grid=grid,
+                layouts=np.arange(grid.shape[-1]),
+                keys=rows,
+                sizes=sizes,
+                counts=counts,
+                spaces=of_block,
+                state=of_optimizer,
+                needs=memory_needs(columns, of_block, of_optimizer, counts),
+            )
         )
+    return memories
 
-    def take(self, layouts: slice) -> Tables:
-        return Tables(
-            blocks=self.blocks.take(self.block_index[..., layouts]),
-            optimizer=self.optimizer.take(self.optimizer_index[..., layouts]),
+
+class GridTimes:
+    """Block and optimizer times on one system, for the layouts of some (tp, microbatch) pairs of a space.
+
+    Args:
+        workload: The workload.
+        system: The system.
+        keys: The keys of the space.
+        pairs: Rows of `keys.pairs`.
+        reproduce: Errata of the published tool to reproduce.
+    """
+
+    def __init__(
+        self, workload: Workload, system: System, keys: SpaceKeys, pairs: Array, reproduce: Set[Erratum]
+    ) -> None:
+        self._workload, self._system, self._reproduce = workload, system, reproduce
+        self._keys = keys
+        self._pairs = np.unique(pairs)
+        self._blocks: BlockTable = block_table(
+            [workload], [system], keys.block_keys(self._pairs, len(system.network_tiers)), reproduce
         )
+        self._optimizer: OptimizerTable = optimizer_table([workload], [system], keys.optimizer_keys(), reproduce)
+        single = np.zeros((1,) * len(AXES), dtype=np.int64)
+        self._hardware: Hardware = hardware_columns([system], single, single + keys.datatype, reproduce)
 
-    def placeless(self, layouts: slice) -> BlockTable:
-        return self.blocks.take(self.block_index[:, :, :, :, :, :1, :, layouts])
+    def blocks(self, part: GridMemory) -> BlockTable:
+        """Block times of a part of a grid, whose pairs must be among those of the tables."""
+        pair = np.searchsorted(self._pairs, part.keys.pair)
+        index = part.grid.tp_tier[:, np.newaxis, np.newaxis] * len(self._keys.options)
+        index = (index + part.keys.option[:, np.newaxis]) * len(self._pairs) + pair
+        return self._blocks.take(index.reshape(1, 1, 1, 1, 1, *index.shape))
 
-
-def _block_keys(grid: StrategyGrid, columns: dict[str, Array]) -> tuple[dict[str, Array], Array]:
-    """Distinct block keys as flat columns, and the index of each (tp_tier, option, layout) in them."""
-    pairs, of_layout = np.unique(
-        np.stack([grid.layouts["tp"], grid.layouts["microbatch"]]), axis=1, return_inverse=True
-    )
-    tiers, options, distinct = len(grid.tp_tier), len(grid.options["recompute"]), pairs.shape[1]
-    shape = (tiers, options, distinct)
-    keys = {
-        **{name: columns[name].reshape(1, -1, 1) for name in grid.options},
-        **{name: columns[name].reshape(1, 1, 1) for name in ("datatype", "training")},
-        "tp": pairs[0].reshape(1, 1, -1),
-        "microbatch": pairs[1].reshape(1, 1, -1),
-        "tp_tier": grid.tp_tier.reshape(-1, 1, 1),
-    }
-    index = np.arange(tiers * options * distinct).reshape(shape)[..., of_layout.ravel()]
-    flat = {name: np.broadcast_to(keys[name], shape).ravel() for name in BLOCK_KEY}
-    return flat, index.reshape(1, 1, 1, 1, 1, *index.shape)
-
-
-def _optimizer_keys(grid: StrategyGrid, columns: dict[str, Array]) -> tuple[dict[str, Array], Array]:
-    """Distinct optimizer keys as flat columns, and the index of each (sharding, option, layout) in them."""
-    pairs, of_layout = np.unique(np.stack([grid.layouts["tp"], grid.layouts["dp"]]), axis=1, return_inverse=True)
-    overlapped = grid.options["tp_overlap"] != OPTION_CODES[TpOverlap.NONE]
-    kinds, of_option = np.unique(
-        np.stack([overlapped, grid.options["attention"]]).astype(np.int64), axis=1, return_inverse=True
-    )
-    sharding, distinct = len(grid.optimizer_sharding), pairs.shape[1]
-    shape = (sharding, kinds.shape[1], distinct)
-    some_overlap = OPTION_CODES[TpOverlap.RING]
-    keys = {
-        "tp": pairs[0].reshape(1, 1, -1),
-        "datatype": columns["datatype"].reshape(1, 1, 1),
-        "training": columns["training"].reshape(1, 1, 1),
-        "attention": kinds[1].reshape(1, -1, 1),
-        "tp_overlap": np.where(kinds[0], some_overlap, OPTION_CODES[TpOverlap.NONE]).reshape(1, -1, 1),
-        "shards": np.where(grid.optimizer_sharding.reshape(-1, 1, 1), pairs[1].reshape(1, 1, -1), 1),
-    }
-    index = np.arange(sharding * kinds.shape[1] * distinct).reshape(shape)
-    index = index[:, of_option.ravel()][..., of_layout.ravel()]
-    flat = {name: np.broadcast_to(values, shape).ravel() for name, values in keys.items()}
-    return flat, index.reshape(1, 1, 1, sharding, 1, 1, *index.shape[1:])
+    def estimate(self, part: GridMemory, blocks: BlockTable) -> Estimate:
+        """The estimate of a part of a grid with its block times; arrays broadcast to the part's shape."""
+        tables = Tables(
+            blocks=blocks,
+            spaces=part.spaces,
+            optimizer=self._optimizer.take(self._keys.optimizer_index(part.keys, part.grid.optimizer_sharding)),
+            state=part.state,
+        )
+        inputs = Inputs(
+            strategies=part.grid.columns(), sizes=part.sizes, hardware=self._hardware, reproduce=self._reproduce
+        )
+        return Estimate(self._workload, self._system, completed(inputs, tables, part.counts, part.needs))
 
 
-def _on_first(keys: dict[str, Array]) -> dict[str, Array]:
-    first = np.zeros(len(keys["tp"]), dtype=np.int64)
-    return {**keys, "workload": first, "system": first}
+def _taken(columns: Columns, layouts: Array, options: Array) -> Columns:
+    """Entries along the last two axes, where an array has them."""
+    parts = {}
+    for field in fields(columns):
+        values: Array = getattr(columns, field.name)
+        if values.ndim and values.shape[-1] > 1:
+            values = values[..., layouts]
+        if values.ndim > 1 and values.shape[-2] > 1:
+            values = values[..., options, :]
+        parts[field.name] = values
+    return type(columns)(**parts)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.block import BlockTable
-from codesign_opt.analytical.optimizer import OptimizerTable
+from codesign_opt.analytical.block_spaces import BlockSpaces
+from codesign_opt.analytical.optimizer import OptimizerSpaces
 from codesign_opt.analytical.schedule import ScheduleCounts
 from codesign_opt.strategies import Recompute
 from codesign_opt.strategies.table import OPTION_CODES
@@ -52,7 +52,7 @@ class MemoryNeeds:
 
 
 def memory_needs(
-    strategies: Mapping[str, Array], blocks: BlockTable, optimizer: OptimizerTable, counts: ScheduleCounts
+    strategies: Mapping[str, Array], spaces: BlockSpaces, state: OptimizerSpaces, counts: ScheduleCounts
 ) -> MemoryNeeds:
     """Needs of every strategy; they do not depend on the network or on any speed."""
     training = strategies["training"]
@@ -61,36 +61,36 @@ def memory_needs(
     mm = np.minimum(counts.m, p)
     in_flight = np.where(v > 1, mm * (1 + (p - 1) / (v * p)), mm)
 
-    weight = N * blocks.spW
-    act = np.where(training & ~full, blocks.wrk + blocks.sto * (N * in_flight - 1), blocks.wrk)
-    ckpt = np.where(training & full, N * blocks.ckp * in_flight, 0.0)
-    wgrad = np.where(N == 1, blocks.wgu, blocks.wgu + optimizer.gradient * (N - 1))
-    optim = N * optimizer.space
+    weight = N * spaces.spW
+    act = np.where(training & ~full, spaces.wrk + spaces.sto * (N * in_flight - 1), spaces.wrk)
+    ckpt = np.where(training & full, N * spaces.ckp * in_flight, 0.0)
+    wgrad = np.where(N == 1, spaces.wgu, spaces.wgu + state.gradient * (N - 1))
+    optim = N * state.space
 
-    weight_min = 2 * blocks.spW
-    act_min = np.where(full, blocks.wrk, blocks.wrk + blocks.sto)
-    ckpt_min = np.where(full, 2 * blocks.ckp, 0.0)
-    wgrad_min = blocks.wgu + optimizer.gradient
-    optim_min = 2 * optimizer.space
+    weight_min = 2 * spaces.spW
+    act_min = np.where(full, spaces.wrk, spaces.wrk + spaces.sto)
+    ckpt_min = np.where(full, 2 * spaces.ckp, 0.0)
+    wgrad_min = spaces.wgu + state.gradient
+    optim_min = 2 * state.space
 
     woff, aoff, ooff = (strategies[f"{what}_offload"] for what in ("weight", "activation", "optimizer"))
     m1_weight = np.where(woff, weight_min, weight)
     m1_activation = np.where(aoff, act_min + ckpt_min, act + ckpt)
     m1_gradient = np.where(ooff, wgrad_min, wgrad)
     m1_optimizer = np.where(ooff, optim_min, optim)
-    offloadable = np.where(blocks.keeps_activations, np.where(full, ckpt, act), 0.0)
+    offloadable = np.where(spaces.keeps_activations, np.where(full, ckpt, act), 0.0)
     tier2 = (
         np.where(woff, weight, 0.0)
         + np.where(aoff, offloadable, 0.0)
-        + np.where(ooff, optimizer.gradient * N + optim, 0.0)
+        + np.where(ooff, state.gradient * N + optim, 0.0)
     )
     return MemoryNeeds(
-        tier1=m1_weight + m1_activation + (m1_gradient + m1_optimizer) + blocks.agr,
+        tier1=m1_weight + m1_activation + (m1_gradient + m1_optimizer) + spaces.agr,
         tier2=tier2,
         weight=m1_weight,
         activation=m1_activation,
         weight_gradient=m1_gradient,
-        activation_gradient=blocks.agr,
+        activation_gradient=spaces.agr,
         optimizer=m1_optimizer,
         all_weight=weight,
         all_activation=act,

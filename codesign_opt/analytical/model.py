@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
+from codesign_opt.analytical.block_spaces import SPACE_KEY, BlockSpaces, block_spaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.gradient_exchange import GradientExchange, gradient_exchange
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
 from codesign_opt.analytical.memory import MemoryNeeds, memory_needs
-from codesign_opt.analytical.optimizer import OPTIMIZER_KEY, OptimizerTable, optimizer_table
+from codesign_opt.analytical.optimizer import (
+    OPTIMIZER_KEY,
+    OptimizerSpaces,
+    OptimizerTable,
+    optimizer_spaces,
+    optimizer_table,
+)
 from codesign_opt.analytical.schedule import (
     ChunkTimes,
     ScheduleCounts,
@@ -69,7 +76,9 @@ class Tables:
     """Totals of one block for each row: everything that needs a look at the single operations."""
 
     blocks: BlockTable
+    spaces: BlockSpaces
     optimizer: OptimizerTable
+    state: OptimizerSpaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +111,19 @@ def model(
         hardware=hardware_columns(systems, system, strategies["datatype"], reproduce),
         reproduce=reproduce,
     )
-    tables = Tables(
-        blocks=_gather_blocks(workloads, systems, rows, reproduce),
-        optimizer=_gather_optimizer(workloads, systems, rows, reproduce),
-    )
+    tables = _tables(workloads, systems, rows, reproduce)
     counts = schedule_counts(inputs.sizes.L, strategies)
-    memory = memory_needs(strategies, tables.blocks, tables.optimizer, counts)
+    memory = memory_needs(strategies, tables.spaces, tables.state, counts)
     return completed(inputs, tables, counts, memory)
 
 
 def completed(inputs: Inputs, tables: Tables, counts: ScheduleCounts, memory: MemoryNeeds) -> Model:
     """The model, given its tables and memory needs (spec analytical-model sections 8.2 to 8.6)."""
-    shared = (inputs.strategies, tables.blocks, tables.optimizer, counts)
-    chunk = chunk_times(*shared, inputs.hardware, inputs.reproduce)
-    exchange = gradient_exchange(*shared, chunk, inputs.hardware, inputs.reproduce)
+    strategies, hardware, reproduce = inputs.strategies, inputs.hardware, inputs.reproduce
+    chunk = chunk_times(strategies, tables.blocks, tables.spaces, tables.state, counts, hardware, reproduce)
+    exchange = gradient_exchange(
+        strategies, tables.blocks, tables.spaces, tables.optimizer, counts, chunk, hardware, reproduce
+    )
     return Model(
         inputs=inputs,
         tables=tables,
@@ -127,20 +135,21 @@ def completed(inputs: Inputs, tables: Tables, counts: ScheduleCounts, memory: Me
     )
 
 
-def _gather_blocks(
+def _tables(
     workloads: Sequence[Workload], systems: Sequence[System], rows: Mapping[str, Array], reproduce: Set[Erratum]
-) -> BlockTable:
-    unique, inverse = _distinct({name: rows[name] for name in (*BLOCK_KEY, "workload", "system")})
-    return block_table(workloads, systems, unique, reproduce).take(inverse)
-
-
-def _gather_optimizer(
-    workloads: Sequence[Workload], systems: Sequence[System], rows: Mapping[str, Array], reproduce: Set[Erratum]
-) -> OptimizerTable:
+) -> Tables:
+    """The tables of every row, computed once for each distinct key."""
+    block, of_block = _distinct({name: rows[name] for name in (*BLOCK_KEY, "workload", "system")})
+    space, of_space = _distinct({name: rows[name] for name in (*SPACE_KEY, "workload")})
+    shards = np.where(rows["optimizer_sharding"], rows["dp"], 1)
     keys = {name: rows[name] for name in (*OPTIMIZER_KEY, "workload", "system")}
-    keys["shards"] = np.where(rows["optimizer_sharding"], rows["dp"], 1)
-    unique, inverse = _distinct(keys)
-    return optimizer_table(workloads, systems, unique, reproduce).take(inverse)
+    optimizer, of_optimizer = _distinct({**keys, "shards": shards})
+    return Tables(
+        blocks=block_table(workloads, systems, block, reproduce).take(of_block),
+        spaces=block_spaces(workloads, space, reproduce).take(of_space),
+        optimizer=optimizer_table(workloads, systems, optimizer, reproduce).take(of_optimizer),
+        state=optimizer_spaces(workloads, optimizer, reproduce).take(of_optimizer),
+    )
 
 
 def _distinct(columns: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.errata import NONE, Erratum
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
 from codesign_opt.analytical.operation_times import ExchangeTimes, OperationColumns, exchange_times, stage_times
-from codesign_opt.analytical.optimizer import optimizer_operations
+from codesign_opt.analytical.optimizer import optimizer_state, optimizer_work
 from codesign_opt.analytical.sequence import block_operations
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
 from codesign_opt.strategies import Strategy, StrategyTable
@@ -79,12 +79,12 @@ def _work(operations: OperationColumns) -> dict[str, Array]:
 def _optimizer(
     operations: OperationColumns, s: BlockShapes, shards: Array, hardware: Hardware, reproduce: Set[Erratum]
 ) -> dict[str, Array]:
-    flops, bytes_, space = optimizer_operations(operations["weights"], s.e, shards, reproduce)
+    flops, bytes_ = optimizer_work(operations["weights"], s.e, shards, reproduce)
     return {
         "optimizer_flops": flops,
         "optimizer_bytes": bytes_,
         "optimizer_time": hardware.combine(hardware.vector_time(flops), hardware.memory_time(bytes_)),
-        "optimizer_memory": space,
+        "optimizer_memory": optimizer_state(operations["weights"], s.e, shards),
     }
 
 

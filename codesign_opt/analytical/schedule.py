@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.block_spaces import BlockSpaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import Hardware
-from codesign_opt.analytical.optimizer import OptimizerTable
+from codesign_opt.analytical.optimizer import OptimizerSpaces
 from codesign_opt.strategies import Recompute
 from codesign_opt.strategies.table import OPTION_CODES
 
@@ -99,7 +100,8 @@ def schedule_counts(blocks: Array, strategies: Mapping[str, Array]) -> ScheduleC
 def chunk_times(
     strategies: Mapping[str, Array],
     blocks: BlockTable,
-    optimizer: OptimizerTable,
+    spaces: BlockSpaces,
+    state: OptimizerSpaces,
     counts: ScheduleCounts,
     hardware: Hardware,
     reproduce: Set[Erratum],
@@ -107,7 +109,7 @@ def chunk_times(
     """Times of the parts of a chunk."""
     training = strategies["training"]
     tr = training.astype(np.float64)
-    ppf = np.where(counts.p > 1, blocks.message, 0.0)
+    ppf = np.where(counts.p > 1, spaces.message, 0.0)
     participants = np.array(2.0)
     cf = hardware.transfer_time(strategies["pp_tier"], "p2p", ppf, participants)
     cb = hardware.transfer_time(strategies["pp_tier"], "p2p", tr * ppf, participants)
@@ -124,9 +126,9 @@ def chunk_times(
     bn_e = blocks.re_T_e + blocks.exr_e + blocks.ag_T_e + blocks.wg_T_e + blocks.exa_e + cb
 
     full = strategies["recompute"] == OPTION_CODES[Recompute.FULL]
-    moved_weights = np.where(strategies["weight_offload"], blocks.spW, 0.0)
-    moved_activations = np.where(strategies["activation_offload"], np.where(full, blocks.ckp, blocks.sto), 0.0)
-    moved_optimizer = np.where(strategies["optimizer_offload"], optimizer.space, 0.0)
+    moved_weights = np.where(strategies["weight_offload"], spaces.spW, 0.0)
+    moved_activations = np.where(strategies["activation_offload"], np.where(full, spaces.ckp, spaces.sto), 0.0)
+    moved_optimizer = np.where(strategies["optimizer_offload"], state.space, 0.0)
     fo = np.maximum(moved_weights, moved_activations)
     streamed = tr * (moved_weights + moved_activations)
     bo = streamed + tr * moved_optimizer

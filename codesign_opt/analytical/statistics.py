@@ -29,8 +29,9 @@ def statistics(model: Model) -> dict[str, Array]:
 
 def _block(model: Model) -> dict[str, Array]:
     b, o = model.tables.blocks, model.tables.optimizer
+    spaces = model.tables.spaces
     training = model.inputs.strategies["training"]
-    message = np.where(model.counts.p > 1, b.message, 0.0)
+    message = np.where(model.counts.p > 1, spaces.message, 0.0)
     return {
         "block_fw_flops": b.fw_F, "block_fw_flops_time": b.fw_f, "block_fw_mem_accessed": b.fw_Y,
         "block_fw_mem_time": b.fw_m, "block_fw_time": b.fw_T_b,
@@ -59,7 +60,7 @@ def _block(model: Model) -> dict[str, Array]:
 
 
 def _space(model: Model) -> dict[str, Array]:
-    b, o, memory = model.tables.blocks, model.tables.optimizer, model.memory
+    b, o, memory = model.tables.spaces, model.tables.state, model.memory
     checkpoint_min = memory.checkpoint_min
     if Erratum.E18 in model.inputs.reproduce:
         checkpoint_min = np.where(model.inputs.strategies["training"], checkpoint_min, np.nan)
@@ -110,7 +111,7 @@ def _ideal_flops(model: Model, useful: Array, counts: ScheduleCounts) -> Array:
 
 def _requirements(model: Model) -> dict[str, Array]:
     """Tier-2 bandwidth that would hide each stream of offload."""
-    b, o, chunk = model.tables.blocks, model.tables.optimizer, model.chunk
+    b, o, chunk = model.tables.spaces, model.tables.state, model.chunk
     training = model.inputs.strategies["training"]
     full = model.inputs.strategies["recompute"] == OPTION_CODES[Recompute.FULL]
     fslack = np.minimum(chunk.fn_b - chunk.fmm, chunk.fn_e - chunk.fmm)

@@ -64,9 +64,14 @@ class StrategyGrid:
         """Number of strategies."""
         return int(np.prod(self.shape))
 
-    def take_layouts(self, index: Any) -> StrategyGrid:
-        """The grid of some of its layouts."""
-        return replace(self, layouts={name: values[index] for name, values in self.layouts.items()}, considered=0)
+    def take(self, layouts: Array, options: Array) -> StrategyGrid:
+        """The grid of some of its layouts and options."""
+        return replace(
+            self,
+            layouts={name: values[layouts] for name, values in self.layouts.items()},
+            options={name: values[options] for name, values in self.options.items()},
+            considered=0,
+        )
 
     def columns(self) -> dict[str, Array]:
         """Strategy columns, each along its own axis, to broadcast to `shape`."""

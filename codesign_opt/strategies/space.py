@@ -19,7 +19,6 @@ from codesign_opt.errors import InfeasibleError
 from codesign_opt.strategies.grid import StrategyGrid
 from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
 from codesign_opt.strategies.table import OPTION_CODES
-from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
@@ -63,26 +62,35 @@ class StrategySpace:
     all_divisors: bool = False
 
     def grids(
-        self, workload: Workload, system: System, *, processors: int, batch: int, datatype: Datatype
+        self,
+        workload: Workload,
+        *,
+        processors: int,
+        batch: int,
+        datatype: Datatype,
+        network_tiers: int,
+        offload: bool,
     ) -> list[StrategyGrid]:
         """The space as grids, in a fixed order.
 
         Args:
             workload: The workload.
-            system: The system; only whether it has a memory tier 2 and its network tiers' sizes count.
             processors: All processors.
             batch: The largest global batch; each strategy uses the largest multiple of its `dp` within it.
             datatype: Number format.
+            network_tiers: Network tiers of the system.
+            offload: Whether the system has a memory tier 2.
 
         Raises:
             InfeasibleError: When limits and divisibility leave nothing.
         """
         layouts = self.layouts(workload, processors=processors, batch=batch)
+        machine = _Machine(processors, datatype, network_tiers, offload)
         grids = []
         for training, full in product(self._allowed("training"), BOTH):
             for members, pattern in _patterns(layouts, workload):
                 part = {name: values[members] for name, values in layouts.items()}
-                grid = self._grid(workload, system, part, pattern, training, full, datatype, processors)
+                grid = self._grid(machine, part, pattern, training, full)
                 if grid is not None:
                     grids.append(grid)
         if not grids:
@@ -126,23 +134,15 @@ class StrategySpace:
         return -(-blocks // p)
 
     def _grid(
-        self,
-        workload: Workload,
-        system: System,
-        layouts: dict[str, Array],
-        pattern: _Pattern,
-        training: bool,
-        full: bool,
-        datatype: Datatype,
-        processors: int,
+        self, machine: _Machine, layouts: dict[str, Array], pattern: _Pattern, training: bool, full: bool
     ) -> StrategyGrid | None:
         options = list(self._options(pattern, training, full))
-        offloads = list(self._offloads(system, training, full))
+        offloads = list(self._offloads(machine, training, full))
         replicated = pattern.dp and training
         sharding = self._flag("optimizer_sharding", pattern.dp)
         dp_overlap = self._flag("dp_overlap", replicated)
         tiers = {
-            name: self._within(f"{name}_tier", range(len(system.network_tiers))) if getattr(pattern, name) else [0]
+            name: self._within(f"{name}_tier", range(machine.network_tiers)) if getattr(pattern, name) else [0]
             for name in ("tp", "pp", "dp")
         }
         considered = len(options) * len(offloads) * len(sharding) * len(dp_overlap)
@@ -161,8 +161,8 @@ class StrategySpace:
             pp_tier=np.array(tiers["pp"]),
             dp_tier=np.array(tiers["dp"]),
             training=training,
-            datatype=datatype,
-            processors=processors,
+            datatype=machine.datatype,
+            processors=machine.processors,
             considered=considered,
         )
 
@@ -180,9 +180,9 @@ class StrategySpace:
                 continue
             yield tuple(OPTION_CODES.get(word, word) for word in row)
 
-    def _offloads(self, system: System, training: bool, full: bool) -> Iterator[tuple[bool, ...]]:
+    def _offloads(self, machine: _Machine, training: bool, full: bool) -> Iterator[tuple[bool, ...]]:
         for weights, activations, optimizer in product(*(self._allowed(name) for name in _OFFLOAD_NAMES)):
-            if (weights or activations or optimizer) and system.memory_tier2.capacity <= 0:
+            if (weights or activations or optimizer) and not machine.offload:
                 continue
             if (activations and full and not self.all_divisors) or (optimizer and not training):
                 continue
@@ -207,6 +207,16 @@ class StrategySpace:
     def _smallest_dp(self, workload: Workload, processors: int) -> int:
         layouts = self.layouts(workload, processors=processors, batch=processors)
         return int(layouts["dp"].min(initial=processors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """What a space needs to know of the machine."""
+
+    processors: int
+    datatype: Datatype
+    network_tiers: int
+    offload: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,9 @@ class StrategyTable(Mapping[str, NDArray[Any]]):
         missing = [name for name in COLUMNS if name not in columns]
         if missing:
             raise ValueError(f"missing columns: {', '.join(missing)}")
-        self._columns: dict[str, NDArray[Any]] = {name: np.asarray(columns[name], dtype=_dtype(name)) for name in COLUMNS}
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.asarray(columns[name], dtype=_dtype(name)) for name in COLUMNS
+        }
         if len({values.shape for values in self._columns.values()}) > 1 or self._columns["tp"].ndim != 1:
             raise ValueError("columns must be one-dimensional and of equal length")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codesign_opt.configuration import shown
 from codesign_opt.errors import InputError
 from codesign_opt.units import parse_duration
 
 _HINT = "write a number of trials such as 200, or a time such as '10m'"
+_LONGEST = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +31,9 @@ def parse_budget(value: object, *, where: str) -> Budget:
     Raises:
         InputError: For anything else, and for 0.
     """
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise InputError(f"{where}: {value!r} is not a budget", _HINT)
+    is_long = isinstance(value, str) and len(value) > _LONGEST
+    if isinstance(value, bool) or not isinstance(value, int | str) or is_long:
+        raise InputError(f"{where}: {shown(value)} is not a budget", _HINT)
     if isinstance(value, str) and not value.strip().lstrip("+-").isdecimal():
         seconds = parse_duration(value, where=where)
         if seconds <= 0:

@@ -42,10 +42,11 @@ def evaluate_strategy(specification: StudySpecification, point: Point) -> Outcom
     try:
         grids = specification.strategies.grids(
             specification.workload,
-            system,
             processors=processors,
             batch=specification.batch,
             datatype=specification.datatype,
+            network_tiers=len(system.network_tiers),
+            offload=system.memory_tier2.capacity > 0,
         )
     except InfeasibleError as error:
         return Outcome(state="failed", reason=str(error), values={}, constraints={})

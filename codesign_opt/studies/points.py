@@ -12,7 +12,7 @@ from codesign_opt.studies.free_parameters import FreeParameter
 from codesign_opt.studies.processors import ProcessorBudget
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.systems import System
-from codesign_opt.systems.parameters import with_parameters
+from codesign_opt.systems.parameters import KINDS, with_parameters
 
 Point = Mapping[str, float | int | str]
 """Dimension to value, SI units."""
@@ -76,7 +76,9 @@ def all_points(dimensions: tuple[Dimension, ...]) -> Iterator[Point]:
 
 def _dimension(parameter: FreeParameter) -> Dimension:
     if parameter.choices:
-        return Dimension(name=parameter.path, choices=tuple(sorted(parameter.choices)))
+        # A study that was read back from the database has 8.0 where its file said 8.
+        number = int if KINDS[parameter.path.rpartition(".")[2]].whole else float
+        return Dimension(name=parameter.path, choices=tuple(sorted(number(choice) for choice in parameter.choices)))
     assert parameter.low is not None
     assert parameter.high is not None
     return Dimension(

@@ -49,7 +49,7 @@ class Proposer(Protocol):
         """The next points, at most `count`; none where nothing is left."""
 
     def record(self, trials: Sequence[Trial]) -> None:
-        """Take note of what became of the proposed points, in the order proposed."""
+        """Take note of what became of the proposed points, in the order proposed; the last ones may be missing."""
 
     def restore(self, batches: Sequence[Sequence[Trial]]) -> None:
         """Take note of all batches of an earlier run."""
@@ -134,19 +134,22 @@ class OptunaProposer:
         self._seed = seed
         self._asked: list[optuna.Trial] = []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._study = optuna.create_study(directions=[o.direction for o in objectives], sampler=self._sampler())
+        self._study = optuna.create_study(
+            directions=[o.direction for o in objectives], sampler=_sampler(sampler, _seed(seed, 0))
+        )
 
     def propose(self, count: int) -> list[Point]:
-        self._study.sampler = self._sampler()
+        trials = len(self._study.get_trials(deepcopy=False))
+        self._study.sampler = _sampler(self.name, _seed(self._seed, trials))
         self._asked = [self._study.ask(self._distributions) for _ in range(count)]
         return [self._point(trial.params) for trial in self._asked]
 
     def record(self, trials: Sequence[Trial]) -> None:
-        for asked, trial in zip(self._asked, trials, strict=True):
-            if trial.outcome.state == "failed":
+        for asked, trial in zip(self._asked, trials, strict=False):
+            if not self._is_told(trial.outcome):
                 self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
                 continue
-            for name, share in trial.outcome.constraints.items():
+            for name, share in self._constraints(trial.outcome).items():
                 asked.set_constraint(name, share)
             self._study.tell(asked, self._values(trial.outcome))
         self._asked = []
@@ -171,24 +174,27 @@ class OptunaProposer:
             )
         self.record(batch)
 
-    def _sampler(self) -> optuna.samplers.BaseSampler:
-        trials = len(self._study.get_trials(deepcopy=False)) if hasattr(self, "_study") else 0
-        return _sampler(self.name, _seed(self._seed, trials))
-
     def _point(self, params: dict[str, Any]) -> Point:
         return {
             dimension.name: dimension.choices[params[dimension.name]] if dimension.choices else params[dimension.name]
             for dimension in self._dimensions
         }
 
+    def _is_told(self, outcome: Outcome) -> bool:
+        """Whether the sampler is to learn from the values."""
+        return outcome.state == "complete" or (outcome.state == "infeasible" and self.name not in _WITHOUT_CONSTRAINTS)
+
+    def _constraints(self, outcome: Outcome) -> dict[str, float]:
+        return {} if self.name in _WITHOUT_CONSTRAINTS else dict(outcome.constraints)
+
     def _values(self, outcome: Outcome) -> list[float]:
         return [outcome.values[objective.metric] for objective in self._objectives]
 
     def _finished(self, trial: Trial) -> optuna.trial.FrozenTrial:
-        failed = trial.outcome.state == "failed"
+        told = self._is_told(trial.outcome)
         return optuna.trial.create_trial(
-            state=optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE,
-            values=None if failed else self._values(trial.outcome),
+            state=optuna.trial.TrialState.COMPLETE if told else optuna.trial.TrialState.FAIL,
+            values=self._values(trial.outcome) if told else None,
             params={
                 dimension.name: (
                     dimension.choices.index(trial.point[dimension.name])
@@ -198,7 +204,7 @@ class OptunaProposer:
                 for dimension in self._dimensions
             },
             distributions=self._distributions,
-            constraints=None if failed else dict(trial.outcome.constraints),
+            constraints=self._constraints(trial.outcome) if told else None,
         )
 
 
@@ -242,6 +248,9 @@ class WarmStarted:
 
 _KEEP_STATE_IN_TRIALS = ("nsga2", "cmaes")
 
+_WITHOUT_CONSTRAINTS = ("cmaes",)
+"""Samplers that would take an infeasible trial for a good one; to them it is a failed one."""
+
 
 def _seed(study_seed: int, trials: int) -> int:
     digest = hashlib.sha256(f"{study_seed}:{trials}".encode()).digest()
@@ -263,7 +272,7 @@ def _sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
         return optuna.samplers.NSGAIISampler(seed=seed, population_size=BATCH["nsga2"])
     if name == "cmaes":
         _require("cmaes", "cmaes")
-        return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+        return optuna.samplers.CmaEsSampler(seed=seed, popsize=BATCH["cmaes"], warn_independent_sampling=False)
     _require("torch", "gp")
     return optuna.samplers.GPSampler(seed=seed)
 

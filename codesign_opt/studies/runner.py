@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
-from multiprocessing import get_context
+from itertools import takewhile
 from typing import Literal
 
 import numpy as np
@@ -25,9 +22,8 @@ from codesign_opt.db import (
     EvaluationRecord,
     StudyRecord,
 )
-from codesign_opt.errors import CodesignError, StorageError
+from codesign_opt.errors import StorageError
 from codesign_opt.objectives import pareto_front
-from codesign_opt.studies.bilevel import evaluate_machine
 from codesign_opt.studies.budget import Budget
 from codesign_opt.studies.canonical import (
     difference,
@@ -35,7 +31,8 @@ from codesign_opt.studies.canonical import (
     specification_hash,
     specification_to_dict,
 )
-from codesign_opt.studies.flat import evaluate_strategy, strategy_dimensions
+from codesign_opt.studies.evaluator import Evaluate, evaluator
+from codesign_opt.studies.flat import strategy_dimensions
 from codesign_opt.studies.lease import LEASE_SECONDS, lease
 from codesign_opt.studies.outcome import Outcome
 from codesign_opt.studies.points import (
@@ -60,7 +57,7 @@ Finished = Literal["budget", "exhausted"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a study has come: new points evaluated and seconds spent, each with its budget if it has one; how many
-    of the points are feasible, and how many are on the front.
+    of the points are feasible, and how many rows the front has.
     """
 
     trials: int
@@ -91,10 +88,14 @@ def run_study(
 
     Raises:
         StorageError: Where another specification is stored under the name, or another process writes the study.
+        MissingExtraError: For a sampler whose optional package is not installed; nothing is stored.
     """
+    proposing = _proposer(specification)
     begin_study(specification, database)
-    with lease(database, specification.name) as owner, _evaluator(specification, workers) as evaluate:
-        run = _Run.restored(specification, database, owner)
+    with lease(database, specification.name) as owner, evaluator(
+        specification, search_method(specification), workers
+    ) as evaluate:
+        run = _Run.restored(specification, database, owner, proposing)
         while (finished := run.finished()) is None:
             run.one_batch(evaluate)
             if progress is not None:
@@ -109,23 +110,18 @@ def begin_study(specification: StudySpecification, database: Database) -> StudyR
         StorageError: Where another specification is stored under the name; the hint lists what differs.
     """
     known = database.find_study(specification.name)
-    if known is not None:
-        _require_same(specification, known)
-        return known
-    record = StudyRecord(
-        name=specification.name,
-        specification=json.dumps(specification_to_dict(specification)),
-        specification_hash=specification_hash(specification),
-        versions={
-            "python": platform.python_version(),
-            "codesign-opt": __version__,
-            **{name: version(name) for name in ("numpy", "optuna", "scipy")},
-        },
-        seed=specification.seed,
-        created=datetime.now(UTC),
-    )
-    database.create_study(record)
-    return record
+    if known is None:
+        record = _new_record(specification)
+        try:
+            database.create_study(record)
+            return record
+        except StorageError:
+            # Another process may have created it in between; the lease decides which of the two writes.
+            known = database.find_study(specification.name)
+            if known is None:
+                raise
+    _require_same(specification, known)
+    return known
 
 
 def search_method(specification: StudySpecification) -> str:
@@ -153,21 +149,16 @@ class _Run:
     values: list[list[float]] = field(default_factory=list)
 
     @classmethod
-    def restored(cls, specification: StudySpecification, database: Database, owner: str) -> _Run:
+    def restored(
+        cls, specification: StudySpecification, database: Database, owner: str, proposing: Proposer
+    ) -> _Run:
         """The run after everything that is stored."""
-        method = search_method(specification)
-        dimensions = _dimensions(specification, method)
         run = cls(
             specification=specification,
             database=database,
             owner=owner,
-            proposer=proposer(
-                "exact" if method == "exact" else specification.sampler,
-                dimensions,
-                specification.objectives,
-                specification.seed,
-            ),
-            points=number_of_points(dimensions),
+            proposer=proposing,
+            points=number_of_points(_dimensions(specification)),
         )
         evaluations = database.read_evaluations(specification.name)
         batches = database.read_batches(specification.name)
@@ -178,34 +169,28 @@ class _Run:
         run.proposer.restore(stored)
         for batch, trials in zip(batches, stored, strict=True):
             run._note(trials, batch.seconds)
+        on_front = database.read_candidates(specification.name, on_front=True)
+        run.values = [run._minimized(candidate.metrics) for candidate in on_front]
         return run
 
     def finished(self) -> Finished | None:
         """Why there is no next batch, if so."""
-        budget = self.specification.budget
-        if budget.trials is not None and len(self.known) >= budget.trials:
-            return "budget"
-        if budget.seconds is not None and self.seconds >= budget.seconds:
+        trials = self.specification.budget.trials
+        if (trials is not None and len(self.known) >= trials) or self._is_over(self.seconds):
             return "budget"
         if len(self.known) >= self.points or self.repeated_batches >= REPEATED_BATCHES:
             return "exhausted"
         return None
 
-    def one_batch(self, evaluate: Callable[[Sequence[Point]], list[Outcome]]) -> None:
+    def one_batch(self, evaluate: Evaluate) -> None:
         """Propose, evaluate and store one batch; nothing of it is stored if that fails."""
         start = time.perf_counter()
         self.database.renew_lease(self.specification.name, self.owner, LEASE_SECONDS)
         sampler = self.proposer.name
         points = self.proposer.propose(_batch_size(self.proposer, self.specification.budget, len(self.known)))
-        keys = [point_key(point) for point in points]
-        new = {key: point for key, point in zip(keys, points, strict=True) if key not in self.known}
-        outcomes = dict(zip(new, evaluate(list(new.values())), strict=True))
-        trials = [
-            Trial(point=point, outcome=outcomes[key] if key in outcomes else self.known[key][1])
-            for key, point in zip(keys, points, strict=True)
-        ]
+        trials = self._trials(points, evaluate, start)
         self.proposer.record(trials)
-        records = self._records(keys, trials)
+        records = self._records(trials)
         seconds = time.perf_counter() - start
         batch = BatchRecord(
             number=self.batches,
@@ -231,11 +216,29 @@ class _Run:
             front=len(pareto_front(np.unique(np.array(self.values), axis=0))) if self.values else 0,
         )
 
-    def _records(self, keys: Sequence[str], trials: Sequence[Trial]) -> list[EvaluationRecord]:
-        first = {key: number for key, (number, _) in self.known.items()}
+    def _trials(self, points: Sequence[Point], evaluate: Evaluate, start: float) -> list[Trial]:
+        """What became of the points; of the first ones only where the time of the study runs out."""
+        keys = [point_key(point) for point in points]
+        new = {key: point for key, point in zip(keys, points, strict=True) if key not in self.known}
+        outcomes = {key: self.known[key][1] for key in keys if key in self.known}
+        for key, outcome in zip(new, evaluate(list(new.values())), strict=True):
+            outcomes[key] = outcome
+            if self._is_over(self.seconds + time.perf_counter() - start):
+                break
+        decided = takewhile(lambda pair: pair[0] in outcomes, zip(keys, points, strict=True))
+        return [Trial(point=point, outcome=outcomes[key]) for key, point in decided]
+
+    def _is_over(self, seconds: float) -> bool:
+        limit = self.specification.budget.seconds
+        return limit is not None and seconds >= limit
+
+    def _records(self, trials: Sequence[Trial]) -> list[EvaluationRecord]:
+        first: dict[str, int] = {}
         records = []
-        for number, (key, trial) in enumerate(zip(keys, trials, strict=True), start=self.trials):
-            records.append(_record(number, key, trial, first.get(key)))
+        for number, trial in enumerate(trials, start=self.trials):
+            key = point_key(trial.point)
+            known = self.known[key][0] if key in self.known else first.get(key)
+            records.append(_record(number, key, trial, known))
             first.setdefault(key, number)
         return records
 
@@ -245,54 +248,51 @@ class _Run:
             key = point_key(trial.point)
             if key not in self.known:
                 self.known[key] = (number, trial.outcome)
-                if trial.outcome.state == "complete":
-                    self.values.append(
-                        [
-                            float(objective.minimized(np.array(trial.outcome.values[objective.metric])))
-                            for objective in self.specification.objectives
-                        ]
-                    )
+                on_front = [candidate for candidate in trial.outcome.candidates if candidate.on_front]
+                self.values.extend(self._minimized(candidate.metrics) for candidate in on_front)
         self.repeated_batches = self.repeated_batches + 1 if len(self.known) == known else 0
         self.batches += 1
         self.trials += len(trials)
         self.seconds += seconds
 
-
-@contextmanager
-def _evaluator(
-    specification: StudySpecification, workers: int
-) -> Iterator[Callable[[Sequence[Point]], list[Outcome]]]:
-    """Evaluates points in order, in this process or in several."""
-    method = search_method(specification)
-    if workers <= 1:
-        yield lambda points: [_evaluated(specification, method, point) for point in points]
-        return
-    # A fresh interpreter has no locks or threads of this one in an unknown state.
-    pool: Executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        yield lambda points: list(pool.map(partial(_evaluated, specification, method), points))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    def _minimized(self, metrics: Mapping[str, float]) -> list[float]:
+        objectives = self.specification.objectives
+        return [float(objective.minimized(np.array(metrics[objective.metric]))) for objective in objectives]
 
 
-def _evaluated(specification: StudySpecification, method: str, point: Point) -> Outcome:
-    try:
-        if method == "flat":
-            return evaluate_strategy(specification, point)
-        return evaluate_machine(specification, point)
-    except (ArithmeticError, CodesignError, ValueError) as error:
-        return Outcome(state="failed", reason=str(error), values={}, constraints={})
+def _proposer(specification: StudySpecification) -> Proposer:
+    return proposer(
+        "exact" if search_method(specification) == "exact" else specification.sampler,
+        _dimensions(specification),
+        specification.objectives,
+        specification.seed,
+    )
 
 
-def _dimensions(specification: StudySpecification, method: str) -> tuple[Dimension, ...]:
+def _dimensions(specification: StudySpecification) -> tuple[Dimension, ...]:
     hardware = hardware_dimensions(specification)
-    return (*hardware, *strategy_dimensions()) if method == "flat" else hardware
+    return (*hardware, *strategy_dimensions()) if search_method(specification) == "flat" else hardware
 
 
 def _batch_size(proposer: Proposer, budget: Budget, evaluated: int) -> int:
     if budget.trials is None:
         return proposer.batch
     return min(proposer.batch, budget.trials - evaluated)
+
+
+def _new_record(specification: StudySpecification) -> StudyRecord:
+    return StudyRecord(
+        name=specification.name,
+        specification=json.dumps(specification_to_dict(specification)),
+        specification_hash=specification_hash(specification),
+        versions={
+            "python": platform.python_version(),
+            "codesign-opt": __version__,
+            **{name: version(name) for name in ("numpy", "optuna", "scipy")},
+        },
+        seed=specification.seed,
+        created=datetime.now(UTC),
+    )
 
 
 def _require_same(specification: StudySpecification, known: StudyRecord) -> None:

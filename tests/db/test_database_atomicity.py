@@ -203,6 +203,21 @@ def test_a_writer_waits_for_another(tmp_path: Path, study: MakeStudy) -> None:
     holder.close()
 
 
+def test_a_new_file_that_another_process_is_filling(tmp_path: Path) -> None:
+    path = tmp_path / "studies.db"
+    path.touch()
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="is locked by another process"):
+        open_database(str(path), timeout_seconds=0.05)
+    timer = threading.Timer(0.2, holder.execute, ["COMMIT"])
+    timer.start()
+    open_database(str(path)).close()
+    timer.join()
+    holder.close()
+    assert check(str(path)).ok
+
+
 def test_a_read_only_connection(tmp_path: Path, study: MakeStudy) -> None:
     with open_database(str(tmp_path / "studies.db")) as database:
         with database.engine.connect() as connection:

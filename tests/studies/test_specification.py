@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,6 @@ def test_paths_are_relative_to_the_study(tmp_path: Path) -> None:
 
 
 def test_workload_and_system_may_be_written_out() -> None:
-    import tomllib
-
     system = tomllib.loads(system_to_toml(resolve_system("a100-80g")))
     system["free"] = {"memory_tier1": {"capacity": {"low": "1 GiB", "high": "2 GiB"}}}
     made = study(workload=tomllib.loads(workload_to_toml(resolve_workload("gpt3-13b"))), system=system)
@@ -203,7 +202,7 @@ def test_a_budget_is_a_number_of_trials_or_a_time(given: int | str, budget: Budg
     assert parse_budget(given, where="--budget") == budget
 
 
-@pytest.mark.parametrize("given", [0, -1, "0", "-3", "+0", "0s", "soon", "", "10 parsecs", 2.5, True, None, "١٠x"])
+@pytest.mark.parametrize("given", [0, -1, "0", "-3", "+0", "0s", "soon", "", "10 parsecs", 2.5, True, None, "9" * 5000])
 def test_no_budget_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match="--budget: "):
         parse_budget(given, where="--budget")

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import tomllib
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from codesign_opt.catalog import text
 from codesign_opt.errors import InputError
 from codesign_opt.studies.specification import read_study, study_from_dict
 
@@ -162,6 +167,52 @@ def test_whatever_is_wrong_is_named_with_what_is_allowed(name: str) -> None:
         assert part in str(caught.value)
     assert str(caught.value).startswith(("s.toml: ", "absent.toml: "))
     assert caught.value.hint
+
+
+ODD_VALUES = [0, -1, 1.5, float("nan"), float("inf"), "", "x", "1 GiB", "1e400 B", "9" * 5000, True, 10**40]
+ODD_VALUES += [
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    {"": {}},
+    {"low": 1},
+    {"choices": {}},
+    [{}],
+    {"<a": 1},
+    date(2020, 1, 1),
+    "\ud800",
+]
+
+
+def full_study() -> dict[str, Any]:
+    study = tomllib.loads(text("studies", "default"))
+    return {**study, "name": "full", "constraints": ["step_time <= 10 s"], "reproduce": "E2", "processors": [8, 16]}
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [place for key, value in items for place in [(*path, key), *places(value, (*path, key))]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(places(full_study())), st.sampled_from(ODD_VALUES))
+def test_an_odd_value_anywhere_is_taken_or_refused_by_name(place: tuple[Any, ...], value: Any) -> None:
+    data = full_study()
+    node: Any = data
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = value
+    message = refusal(data)
+    assert message is None or str(place[0]) in message
+
+
+def refusal(data: dict[str, Any]) -> str | None:
+    try:
+        study_from_dict(data, where="s.toml")
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:

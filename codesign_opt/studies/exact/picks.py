@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.grid import GridPart
+from codesign_opt.analytical.grid import GridMemory
 from codesign_opt.strategies import StrategyTable
 
 Array = NDArray[Any]
@@ -40,6 +40,9 @@ class Picks:
             place=np.empty((0, 3), dtype=np.int64),
             strategies=StrategyTable.empty(),
         )
+
+    def __len__(self) -> int:
+        return len(self.memory)
 
     def joined(self, other: Picks) -> Picks:
         """These picks, then the others."""
@@ -74,12 +77,13 @@ class Picks:
         return self.take(np.flatnonzero(~self.among(others)))
 
 
-def picked(number: int, part: GridPart, flat: Array, values: Sequence[Array]) -> Picks:
-    """The strategies at flat indices into a part of grid `number`; `values` have the part's shape."""
-    at = np.unravel_index(flat, part.grid.shape)
+def picked(number: int, part: GridMemory, flat: Array, values: Sequence[Array]) -> Picks:
+    """The strategies at flat indices into a part of grid `number`; `values` broadcast to the part's shape."""
+    shape = part.grid.shape
+    at = np.unravel_index(flat, shape)
     return Picks(
-        values=np.stack([column[at] for column in values], axis=1),
-        memory=np.broadcast_to(part.memory.tier1, part.grid.shape)[at],
-        place=np.stack([np.full(len(flat), number), at[-1] + part.first, part.grid.order(flat)], axis=1),
+        values=np.stack([np.broadcast_to(column, shape)[at] for column in values], axis=1),
+        memory=np.broadcast_to(part.needs.tier1, shape)[at],
+        place=np.stack([np.full(len(flat), number), part.layouts[at[-1]], part.grid.order(flat)], axis=1),
         strategies=part.grid.table(flat),
     )

@@ -1,0 +1,201 @@
+"""Which strategies of a space fit, before any time is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.grid import GridMemory, grid_memories
+from codesign_opt.analytical.space_keys import SpaceKeys
+from codesign_opt.strategies import Datatype, StrategyTable
+from codesign_opt.strategies.grid import StrategyGrid
+from codesign_opt.strategies.space import StrategySpace
+from codesign_opt.studies.exact.question import ExactQuestion, NearestMiss
+from codesign_opt.workloads import Workload
+
+Array = NDArray[Any]
+
+KEPT_SPACES = 8
+"""Spaces whose memory needs are kept for further questions; one of them takes some ten megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The grids of a space, their keys, and what they need of memory."""
+
+    grids: tuple[StrategyGrid, ...]
+    keys: SpaceKeys
+    memories: tuple[GridMemory, ...]
+
+    @property
+    def considered(self) -> int:
+        """Strategies, counted as the published search counts them."""
+        return sum(grid.considered for grid in self.grids)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Which strategies of one grid fit: `placed` by the network, `held` by memory; both broadcast to its shape."""
+
+    placed: Array
+    held: Array
+
+    @property
+    def layouts(self) -> Array:
+        """Whether each layout has any strategy that fits."""
+        axes = tuple(range(self.placed.ndim - 1))
+        return np.asarray(self.placed.any(axis=axes) & self.held.any(axis=axes))
+
+    def take(self, layouts: Array, options: Array) -> Fit:
+        """The fit of some layouts and options."""
+        placed = self.placed if self.placed.shape[-1] == 1 else self.placed[..., layouts]
+        held = self.held if self.held.shape[-1] == 1 else self.held[..., layouts]
+        return Fit(placed, held if held.shape[-2] == 1 else held[..., options, :])
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Counts before any time is computed.
+
+    Attributes:
+        legal: Strategies that the network allows.
+        fitting: Those that memory holds as well.
+        excluded: Reason code to number of strategies, under the first that applies.
+        fits: For each grid, what fits.
+    """
+
+    legal: int
+    fitting: int
+    excluded: dict[str, int]
+    fits: tuple[Fit, ...]
+
+
+def space_of(question: ExactQuestion) -> Space:
+    """The space of a question.
+
+    Raises:
+        InfeasibleError: When it is empty.
+    """
+    system = question.system
+    # Of the system, a space depends on what is named here alone.
+    return _space(
+        question.workload,
+        question.processors,
+        question.batch,
+        question.datatype,
+        _Hashable(question.space),
+        len(system.network_tiers),
+        system.memory_tier2.capacity > 0,
+        question.reproduce,
+    )
+
+
+def survey(question: ExactQuestion, space: Space) -> Survey:
+    """What of the space fits the question's system."""
+    excluded = {"network": 0, "memory_tier1": 0, "memory_tier2": 0}
+    legal, fits = 0, []
+    for memory in space.memories:
+        grid = memory.grid
+        placed = grid.network_allows(question.system)
+        fits1 = memory.needs.tier1 <= question.system.memory_tier1.capacity
+        fits2 = memory.needs.tier2 <= question.system.memory_tier2.capacity
+        fits.append(Fit(placed, fits1 & fits2))
+        # Placement and memory share no axis but the layouts, so counts multiply within each layout.
+        placements = _per_layout(placed, grid, ("dp_tier", "pp_tier", "tp_tier")) * len(grid.dp_overlap)
+        excluded["network"] += grid.size - int((placements * _memory_rows(grid)).sum())
+        excluded["memory_tier1"] += int((placements * _per_layout(~fits1, grid, _MEMORY_AXES)).sum())
+        excluded["memory_tier2"] += int((placements * _per_layout(fits1 & ~fits2, grid, _MEMORY_AXES)).sum())
+        legal += int((placements * _memory_rows(grid)).sum())
+    fitting = legal - excluded["memory_tier1"] - excluded["memory_tier2"]
+    return Survey(legal, fitting, {reason: count for reason, count in excluded.items() if count}, tuple(fits))
+
+
+def nearest_memory_miss(question: ExactQuestion, space: Space, found: Survey) -> NearestMiss | None:
+    """The strategy that the network allows and that overflows memory least, as a share of the capacity."""
+    best: NearestMiss | None = None
+    for memory, fit in zip(space.memories, found.fits, strict=True):
+        for reason, needs, tier in (
+            ("memory_tier1", memory.needs.tier1, question.system.memory_tier1),
+            ("memory_tier2", memory.needs.tier2, question.system.memory_tier2),
+        ):
+            missing = needs - tier.capacity
+            share = missing / tier.capacity if tier.capacity else missing
+            at, least = least_of(share, fit.placed & (missing > 0), memory.grid)
+            if at is not None and (best is None or least < best.share):
+                amount = float(np.broadcast_to(missing, memory.grid.shape)[at])
+                best = NearestMiss(reason, amount, least, row_at(memory.grid, at))
+    return best
+
+
+def least_of(values: Array, among: Array, grid: StrategyGrid) -> tuple[tuple[int, ...] | None, float]:
+    """Where in the grid the smallest of some values is, and what it is."""
+    chosen = np.where(among, values, np.inf)
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmin(chosen)), chosen.shape))
+    least = float(chosen[at])
+    return ((0,) * (len(grid.shape) - len(at)) + at if least < np.inf else None), least
+
+
+def row_at(grid: StrategyGrid, at: tuple[int, ...]) -> StrategyTable:
+    """The strategy at an index of the grid, as a table."""
+    return grid.table(np.array([np.ravel_multi_index(at, grid.shape)]))
+
+
+_MEMORY_AXES = ("optimizer_sharding", "offload", "option")
+_AXIS = {"dp_overlap": 0, "dp_tier": 1, "pp_tier": 2, "optimizer_sharding": 3, "offload": 4, "tp_tier": 5, "option": 6}
+
+
+def _per_layout(mask: Array, grid: StrategyGrid, axes: Sequence[str]) -> Array:
+    """For each layout the number of true entries along some axes."""
+    shape = [1] * len(grid.shape)
+    shape[-1] = grid.shape[-1]
+    for axis in axes:
+        shape[_AXIS[axis]] = grid.shape[_AXIS[axis]]
+    return np.asarray(np.count_nonzero(np.broadcast_to(mask, shape), axis=tuple(range(len(shape) - 1))))
+
+
+def _memory_rows(grid: StrategyGrid) -> int:
+    return int(np.prod([grid.shape[_AXIS[axis]] for axis in _MEMORY_AXES]))
+
+
+class _Hashable:
+    """A strategy space as a key: spaces with equal limits are equal."""
+
+    def __init__(self, space: StrategySpace) -> None:
+        self.space = space
+        limits = tuple(sorted((name, tuple(values)) for name, values in space.limits.items()))
+        self._key = (repr(limits), space.uneven_stages, space.all_divisors)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashable) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=KEPT_SPACES)
+def _space(
+    workload: Workload,
+    processors: int,
+    batch: int,
+    datatype: Datatype,
+    limits: _Hashable,
+    network_tiers: int,
+    offload: bool,
+    reproduce: frozenset[Erratum],
+) -> Space:
+    grids = limits.space.grids(
+        workload,
+        processors=processors,
+        batch=batch,
+        datatype=datatype,
+        network_tiers=network_tiers,
+        offload=offload,
+    )
+    keys = SpaceKeys.of(grids)
+    return Space(tuple(grids), keys, tuple(grid_memories(workload, grids, keys, reproduce)))
