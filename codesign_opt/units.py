@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 from codesign_opt.errors import InputError
 
@@ -38,7 +39,7 @@ _TABLE: tuple[tuple[str, str, str, str, Mapping[str, int | str]], ...] = (
 )
 
 _UNITS = {
-    prefix + spelling: (Decimal(size) * Decimal(scale), above, below)
+    prefix + spelling: (Fraction(size) * Fraction(scale), above, below)
     for spellings, size, above, below, prefixes in _TABLE
     for spelling in spellings.split()
     for prefix, scale in {"": 1, **prefixes}.items()
@@ -104,9 +105,8 @@ def parse_quantity(
     unit_size, unit_dimension = _unit(unit, number, unit, where)
     if dimension != unit_dimension:
         raise InputError(f"{where}: {value!r} is not a quantity in '{unit}'", f"write for instance '{example}'")
-    with localcontext(prec=_DIGITS):
-        # The exponent of a number too small for a float may be too small for Decimal as well.
-        result = float(Decimal(number) * size / unit_size) if float(number) else 0.0
+    # A number too small for a float may have an exponent too large to write out.
+    result = _to_float(Fraction(number) * size / unit_size) if float(number) else 0.0
     if not math.isfinite(result):
         raise InputError(f"{where}: {value!r} is not a finite number", f"write for instance '{example}'")
     if minimum is not None and result < minimum:
@@ -149,17 +149,16 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     return min(texts, key=len)
 
 
-def _unit(written: str, number: str, wanted: str, where: str) -> tuple[Decimal, tuple[list[str], list[str]]]:
+def _unit(written: str, number: str, wanted: str, where: str) -> tuple[Fraction, tuple[list[str], list[str]]]:
     """Size of a unit such as "GB/s" in SI units, and its dimension: base units above and below the line."""
-    size, above, below = Decimal(1), [], []
+    size, above, below = Fraction(1), [], []
     for position, part in enumerate(written.split("/")):
         if part.strip() not in _UNITS:
             raise InputError(f"{where}: unknown unit '{written}'", _near(written, part, number, wanted))
         part_size, part_above, part_below = _UNITS[part.strip()]
         if position:
             part_above, part_below = part_below, part_above
-        with localcontext(prec=_DIGITS):
-            size = size / part_size if position else part_size
+        size = size / part_size if position else part_size
         above += [part_above] if part_above else []
         below += [part_below] if part_below else []
     common = [base for base in above if base in below]
@@ -207,10 +206,22 @@ def _fitting(magnitude: float, unit: str, names: list[str]) -> tuple[str, Decima
     """The largest unit with at least one before the point (hours: ten thousand seconds), and its size in `unit`s."""
     sizes = {name: _UNITS[name.partition("/")[0]][0] / _UNITS[unit.partition("/")[0]][0] for name in names}
     if not magnitude:
-        return unit, sizes[unit]
+        return unit, _decimal(sizes[unit])
     fitting = [name for name in names if magnitude >= (10_000 if name == "h" else sizes[name])]
     name = fitting[-1] if fitting else names[0]
-    return name, sizes[name]
+    return name, _decimal(sizes[name])
+
+
+def _decimal(size: Fraction) -> Decimal:
+    with localcontext(prec=_DIGITS):
+        return Decimal(size.numerator) / Decimal(size.denominator)
+
+
+def _to_float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _number(value: float, scale: Decimal, digits: int) -> str:

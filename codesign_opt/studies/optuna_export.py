@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import optuna
 
 from codesign_opt.db import EvaluationRecord
-from codesign_opt.errors import InputError, StorageError
+from codesign_opt.db.failures import storage_errors
+from codesign_opt.db.files import require_usable
+from codesign_opt.db.urls import describe, file_path, parse_url
+from codesign_opt.errors import MissingExtraError, StorageError
 from codesign_opt.studies.flat import strategy_dimensions
 from codesign_opt.studies.points import Dimension, hardware_dimensions
 from codesign_opt.studies.runner import search_method
@@ -21,31 +23,41 @@ def export_optuna(study: Study, output: str) -> int:
 
     Args:
         study: The study.
-        output: URL of the storage, or the path of an SQLite file to create.
+        output: Path or URL of an SQLite file to create, or URL of a PostgreSQL database.
 
     Raises:
-        StorageError: The storage cannot be written, or holds a study of that name.
+        StorageError: The file exists, the storage cannot be written, or it holds a study of that name.
+        MissingExtraError: PostgreSQL without psycopg.
     """
-    url = output if "://" in output else f"sqlite:///{output}"
-    if "://" not in output and not Path(output).absolute().parent.is_dir():
-        raise InputError(f"{output}: the directory does not exist", "create it first")
+    address = parse_url(output)
+    path = file_path(address)
+    with storage_errors(address):
+        if path is not None and path.is_file():
+            raise StorageError(f"{path} exists already", "choose another file")
+        if path is not None:
+            require_usable(path, create=True)
+        try:
+            return _write(study, address.render_as_string(hide_password=False))
+        except optuna.exceptions.DuplicatedStudyError:
+            message = f"{describe(address)} holds an Optuna study named '{study.name}' already"
+            raise StorageError(message, "choose another database") from None
+        except (optuna.exceptions.StorageInternalError, RuntimeError) as error:
+            raise StorageError(f"{describe(address)}: {error}", "choose another database") from None
+        except ImportError:
+            raise MissingExtraError(
+                "a PostgreSQL database needs the package psycopg", "pip install 'codesign-opt[postgres]'"
+            ) from None
+
+
+def _write(study: Study, url: str) -> int:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        copy = optuna.create_study(
-            storage=url, study_name=study.name, directions=[o.direction for o in study.objectives]
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            copy.set_metric_names([objective.metric for objective in study.objectives])
-        copy.set_user_attr("specification_hash", study.record.specification_hash)
-        trials = _trials(study)
-        copy.add_trials(trials)
-    except optuna.exceptions.DuplicatedStudyError:
-        raise StorageError(
-            f"{output} holds an Optuna study named '{study.name}' already", "choose another file"
-        ) from None
-    except (optuna.exceptions.StorageInternalError, RuntimeError) as error:
-        raise StorageError(f"{output}: {error}", "give a path that can be written") from None
+    copy = optuna.create_study(storage=url, study_name=study.name, directions=[o.direction for o in study.objectives])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        copy.set_metric_names([objective.metric for objective in study.objectives])
+    copy.set_user_attr("specification_hash", study.record.specification_hash)
+    trials = _trials(study)
+    copy.add_trials(trials)
     return len(trials)
 
 

@@ -78,7 +78,11 @@ def objective_values(estimate: Estimate, objectives: Sequence[Objective], row: i
 
 
 def violations(estimate: Estimate, constraints: Sequence[Constraint], row: int) -> dict[str, float]:
-    """Memory capacities and constraints of one estimated row: violation as a share of the bound."""
+    """Memory capacities and constraints of one estimated row: violation as a share of the bound.
+
+    Raises:
+        ValueError: For a violation that is not a finite number.
+    """
     system, memory = estimate.system, estimate.memory
     shares = {}
     for name, need, capacity in (
@@ -90,6 +94,9 @@ def violations(estimate: Estimate, constraints: Sequence[Constraint], row: int) 
         values = METRICS[constraint.metric].evaluate(estimate)
         missing = constraint.violation(np.broadcast_to(values, estimate.strategies["tp"].shape))
         shares[str(constraint)] = _share(float(missing[row]), constraint.bound)
+    for name, share in shares.items():
+        if not np.isfinite(share):
+            raise ValueError(f"{name} is missed by {share}")
     return shares
 
 

@@ -76,9 +76,8 @@ class Study:
         there are.
         """
         members = [candidate for candidate in self.stored_candidates if candidate.on_front]
-        if not members:
-            return self._candidate_table(()).take(np.empty(0, dtype=np.int64))
         values = np.array([[_value(candidate, objective) for objective in self.objectives] for candidate in members])
+        values = values.reshape(len(members), len(self.objectives))
         front = pareto_front(values)
         distinct, first, count = np.unique(values[front], axis=0, return_index=True, return_counts=True)
         order = np.lexsort(distinct.T[::-1])
