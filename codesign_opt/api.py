@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from codesign_opt.analytical.errata import parse_errata
+from codesign_opt.analytical.errata import Erratum, parse_errata
 from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.estimate import estimate as analytical_estimate
 from codesign_opt.analytical.feasibility import overflowing_tier
 from codesign_opt.catalog import resolve_system, resolve_workload, study_path
-from codesign_opt.configuration import read_toml
+from codesign_opt.configuration import read_toml, validated
 from codesign_opt.db import Database, open_database
 from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.interop.calculon import read_execution
-from codesign_opt.objectives import available_metrics
+from codesign_opt.objectives import Metric, available_metrics
 from codesign_opt.strategies import Strategy, StrategyTable
 from codesign_opt.strategies.files import read_strategy, strategy_from_dict
 from codesign_opt.strategies.legality import RULES, Facts, check, first_broken
 from codesign_opt.studies import optuna_export
 from codesign_opt.studies import study as stored
-from codesign_opt.studies.budget import parse_budget
 from codesign_opt.studies.exact import ExactAnswer, ExactQuestion, question_of, solve
-from codesign_opt.studies.points import machine
+from codesign_opt.studies.points import hardware_dimensions, machine
 from codesign_opt.studies.runner import Progress, run_study
+from codesign_opt.studies.schema import StudyFile
 from codesign_opt.studies.specification import StudySpecification, study_from_dict
 from codesign_opt.studies.study import Study
 from codesign_opt.systems import System
@@ -100,14 +100,15 @@ def estimate(
         check(table.strategy(0), shape, machine_)
     broken = first_broken(Facts(table, [shape], [machine_]))
     legal = np.flatnonzero(broken < 0)
-    estimated = analytical_estimate(shape, machine_, table.take(legal), reproduce=parse_errata(reproduce))
+    errata = parse_errata(reproduce)
     status = np.array(["", *(rule.code for rule in RULES)], dtype=object)[broken + 1]
-    status[legal] = overflowing_tier(estimated.model)
-    columns: dict[str, Any] = {"status": status.astype(str), **table.words()}
-    for name, values in _metrics(estimated, len(legal)).items():
-        columns[name] = np.full(table.rows, np.nan)
-        columns[name][legal] = values
-    return Table(columns, _units(machine_))
+    metrics = {metric.name: np.full(table.rows, np.nan) for metric in _extra_metrics(machine_, table)}
+    if len(legal):
+        estimated = analytical_estimate(shape, machine_, table.take(legal), reproduce=errata)
+        status[legal] = overflowing_tier(estimated.model)
+        for name, values in _metrics(estimated, len(legal)).items():
+            metrics[name][legal] = values
+    return Table({"status": status.astype(str), **table.words(), **metrics}, _units(machine_))
 
 
 def sweep(
@@ -160,6 +161,8 @@ def sweep(
         "reproduce": _listed(reproduce),
     }
     specification = study_from_dict(data, where="sweep")
+    if hardware_dimensions(specification):
+        raise InputError(f"sweep: processors: {processors} is not one number", "`search` tries several")
     system_, count = machine(specification, {})
     question = question_of(specification, system_, count, specification.constraints)
     answer = solve(question)
@@ -234,9 +237,7 @@ def study_specification(study: StudyInput, changes: Mapping[str, Any] | None = N
     """
     changes = dict(changes or {})
     if isinstance(study, StudySpecification):
-        if "budget" in changes:
-            changes["budget"] = parse_budget(changes["budget"], where="budget")
-        return dataclasses.replace(study, **changes)
+        return dataclasses.replace(study, **_checked(changes))
     if isinstance(study, Mapping):
         return study_from_dict({**study, **changes}, where="study")
     path = study_path(str(study or DEFAULT_STUDY))
@@ -256,7 +257,11 @@ def load_study(name: str, *, db: str | None = None) -> Study:
 
 
 def list_studies(*, db: str | None = None) -> Table:
-    """One row a stored study: name, created, trials, batches, seconds, objectives of its specification's hash."""
+    """One row a stored study, oldest first: name, created, trials, batches, seconds, seed, and its specification's hash.
+
+    Raises:
+        StorageError: Where there is no database, or none that can be read.
+    """
     with _database(db, create=False) as database:
         records = database.list_studies()
     return Table(
@@ -320,6 +325,17 @@ def _system(given: System | str | Path) -> System:
     return given if isinstance(given, System) else resolve_system(str(given), where="system")
 
 
+def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a study file's keys as a specification holds them."""
+    others = {"workload": "", "system": "", "processors": 1, "batch": 1}
+    file = validated(StudyFile, {**others, **changes}, where="search")
+    values = {key: getattr(file, key) for key in changes}
+    if "reproduce" in changes:
+        reproduced = parse_errata(",".join(file.reproduce), where="search: reproduce")
+        values["reproduce"] = tuple(erratum.name for erratum in Erratum if erratum in reproduced)
+    return values
+
+
 def _as_data(given: Workload | System | str | Path) -> Any:
     """What a study file would hold."""
     if isinstance(given, Workload):
@@ -339,6 +355,8 @@ def _strategies(given: StrategyInput, system: System) -> StrategyTable:
     if isinstance(given, str | Path):
         is_published = Path(given).suffix == ".json"
         return StrategyTable.from_strategies([read_execution(given) if is_published else read_strategy(given, system)])
+    if not given:
+        raise InputError("strategies: none given", "give at least one")
     return StrategyTable.from_strategies(given)
 
 
@@ -349,9 +367,13 @@ def _listed(given: str | Sequence[str]) -> list[str]:
 def _metrics(estimated: Estimate, rows: int) -> dict[str, Any]:
     return {
         metric.name: np.broadcast_to(metric.evaluate(estimated), (rows,))
-        for metric in available_metrics(estimated.system)
-        if metric.name not in estimated.strategies
+        for metric in _extra_metrics(estimated.system, estimated.strategies)
     }
+
+
+def _extra_metrics(system: System, strategies: Mapping[str, Any]) -> list[Metric]:
+    """Available metrics that are no columns of the strategies already."""
+    return [metric for metric in available_metrics(system) if metric.name not in strategies]
 
 
 def _units(system: System) -> dict[str, str]:

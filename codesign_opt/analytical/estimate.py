@@ -38,6 +38,16 @@ class Estimate:
         return self.model.times
 
     @property
+    def memory_capacity(self) -> NDArray[Any]:
+        """Bytes of memory tier 1 a processor has; differs by strategy where capacities are chosen to fit it."""
+        return self.model.inputs.hardware.memory_capacity
+
+    @property
+    def offload_capacity(self) -> NDArray[Any]:
+        """Bytes of memory tier 2, likewise."""
+        return self.model.inputs.hardware.offload_capacity
+
+    @property
     def memory(self) -> MemoryNeeds:
         """Bytes a processor."""
         return self.model.memory

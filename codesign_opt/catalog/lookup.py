@@ -10,6 +10,7 @@ from typing import Literal
 
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.systems import System
+from codesign_opt.systems.pricing import processor_price
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
 
@@ -149,6 +150,6 @@ def _describe_system(system: System) -> str:
         parts.append(f"offload {format_quantity(second.capacity, 'B')} at {format_quantity(second.bandwidth, 'B/s')}")
     parts.append(f"networks {tiers}")
     if system.price is not None:
-        price = system.price.per_processor(memory.capacity, second.capacity)
+        price = float(processor_price(system))
         parts.append(f"{format_quantity(price, '$')} a processor")
     return "; ".join(parts)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.objectives.rates import sample_rate, token_rate
+from codesign_opt.systems import pricing
 
 if TYPE_CHECKING:
     from codesign_opt.analytical import Estimate
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
 _SECONDS_PER_HOUR = 3600.0
 
 
-def processor_price(estimate: Estimate) -> float:
+def processor_price(estimate: Estimate) -> NDArray[Any]:
     """$ to buy one processor with its memory."""
-    system = estimate.system
-    assert system.price is not None
-    return system.price.per_processor(system.memory_tier1.capacity, system.memory_tier2.capacity)
+    return pricing.processor_price(estimate.system, **_capacities(estimate))
 
 
 def system_price(estimate: Estimate) -> NDArray[Any]:
@@ -29,9 +28,7 @@ def system_price(estimate: Estimate) -> NDArray[Any]:
 
 def cost_per_million_tokens(estimate: Estimate) -> NDArray[Any]:
     """$ for the processor-hours that a million tokens take."""
-    system = estimate.system
-    assert system.price is not None
-    hourly = system.price.per_processor_hour(system.memory_tier1.capacity, system.memory_tier2.capacity)
+    hourly = pricing.processor_hour_price(estimate.system, **_capacities(estimate))
     dollars_per_second = estimate.strategies["processors"] * hourly / _SECONDS_PER_HOUR
     return np.asarray(1e6 * dollars_per_second / token_rate(estimate))
 
@@ -39,3 +36,8 @@ def cost_per_million_tokens(estimate: Estimate) -> NDArray[Any]:
 def price_performance(estimate: Estimate) -> NDArray[Any]:
     """Sequences per second for each $ of purchase price."""
     return np.asarray(sample_rate(estimate) / system_price(estimate))
+
+
+def _capacities(estimate: Estimate) -> dict[str, NDArray[Any]]:
+    """Capacities may differ by strategy, where they are chosen to fit it."""
+    return {"memory_tier1": estimate.memory_capacity, "memory_tier2": estimate.offload_capacity}

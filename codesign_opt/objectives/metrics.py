@@ -133,6 +133,11 @@ def _free(tier: Literal["memory_tier1", "memory_tier2"], formula: Callable[[Esti
     )
 
 
+def _part(need: Any, capacity: Any) -> Any:
+    """Need as a share of the capacity; 0 where there is neither."""
+    return np.where(need > 0, need / np.where(capacity > 0, capacity, np.nan), 0.0)
+
+
 def _share(tier: Literal["memory_tier1", "memory_tier2"], formula: Callable[[Estimate], Any], needs: Need) -> Metric:
     return Metric(
         name=f"{tier}_share",
@@ -142,6 +147,17 @@ def _share(tier: Literal["memory_tier1", "memory_tier2"], formula: Callable[[Est
         scope="strategy",
         formula=formula,
         needs=needs,
+    )
+
+
+def _capacity(tier: Literal["memory_tier1", "memory_tier2"], formula: Callable[[Estimate], Any]) -> Metric:
+    return Metric(
+        name=f"{tier}_capacity",
+        unit="B",
+        direction="minimize",
+        description=f"Capacity of {_TIER_NAMES[tier]}, per processor",
+        scope="system",
+        formula=formula,
     )
 
 
@@ -234,13 +250,13 @@ _CATALOGUE = (
         maximum=1.0,
     ),
     _bytes("memory_tier1_used", lambda memory: memory.tier1, "Memory tier 1 needed"),
-    _share("memory_tier1", lambda estimate: estimate.memory.tier1 / estimate.system.memory_tier1.capacity, ""),
-    _free("memory_tier1", lambda estimate: estimate.system.memory_tier1.capacity - estimate.memory.tier1),
+    _share("memory_tier1", lambda estimate: _part(estimate.memory.tier1, estimate.memory_capacity), ""),
+    _free("memory_tier1", lambda estimate: estimate.memory_capacity - estimate.memory.tier1),
     _bytes("memory_tier2_used", lambda memory: memory.tier2, "Memory tier 2 needed"),
     _share(
-        "memory_tier2", lambda estimate: estimate.memory.tier2 / estimate.system.memory_tier2.capacity, "memory_tier2"
+        "memory_tier2", lambda estimate: _part(estimate.memory.tier2, estimate.offload_capacity), "memory_tier2"
     ),
-    _free("memory_tier2", lambda estimate: estimate.system.memory_tier2.capacity - estimate.memory.tier2),
+    _free("memory_tier2", lambda estimate: estimate.offload_capacity - estimate.memory.tier2),
     _bytes("weight_memory", lambda memory: memory.weight, "Weights in memory tier 1"),
     _bytes("activation_memory", lambda memory: memory.activation, "Activations in memory tier 1"),
     _bytes("weight_gradient_memory", lambda memory: memory.weight_gradient, "Weight gradients in memory tier 1"),
@@ -248,6 +264,8 @@ _CATALOGUE = (
         "activation_gradient_memory", lambda memory: memory.activation_gradient, "Activation gradients in memory tier 1"
     ),
     _bytes("optimizer_memory", lambda memory: memory.optimizer, "Optimizer state in memory tier 1"),
+    _capacity("memory_tier1", lambda estimate: estimate.memory_capacity),
+    _capacity("memory_tier2", lambda estimate: estimate.offload_capacity),
     Metric(
         name="processors",
         unit="1",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from codesign_opt.analytical.estimate import estimate
 from codesign_opt.errors import InfeasibleError
 from codesign_opt.objectives import METRICS
 from codesign_opt.studies.exact import ExactAnswer, ExactQuestion, question_of, solve
 from codesign_opt.studies.outcome import Outcome, candidates, objective_values, violations
-from codesign_opt.studies.points import Point, machine
+from codesign_opt.studies.points import Point, fitted_capacities, machine
 from codesign_opt.studies.specification import StudySpecification
 
 
@@ -21,9 +20,10 @@ def evaluate_machine(specification: StudySpecification, point: Point) -> Outcome
     system, processors = machine(specification, point)
     if processors < 1:
         return Outcome(state="failed", reason="the budget buys no processors", values={}, constraints={})
+    fitted = fitted_capacities(specification)
     # What the system alone decides is judged here, so that the solver need not exclude every strategy for it.
-    inner = tuple(c for c in specification.constraints if METRICS[c.metric].scope == "strategy")
-    question = question_of(specification, system, processors, inner)
+    inner = tuple(c for c in specification.constraints if fitted or METRICS[c.metric].scope == "strategy")
+    question = question_of(specification, system, processors, inner, fitted)
     try:
         answer = solve(question)
     except InfeasibleError as error:
@@ -50,7 +50,7 @@ def _nothing_feasible(specification: StudySpecification, question: ExactQuestion
             state="failed", reason="the network allows none of the layouts", values={}, constraints={}
         )
     miss = answer.nearest
-    estimated = estimate(question.workload, question.system, miss.strategies, reproduce=question.reproduce)
+    estimated = question.estimate(miss.strategies)
     return Outcome(
         state="infeasible",
         reason=f"{miss.reason}: the nearest strategy misses it by {miss.share:.2%}",

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
+from codesign_opt.studies.exact.fitting import FittedCapacities, FittedCapacity
 from codesign_opt.studies.free_parameters import FreeParameter
 from codesign_opt.studies.processors import ProcessorBudget
 from codesign_opt.studies.specification import StudySpecification
@@ -40,8 +41,9 @@ class Dimension:
 
 
 def hardware_dimensions(specification: StudySpecification) -> tuple[Dimension, ...]:
-    """The free parameters of the system, then the number of processors where there are several."""
-    dimensions = [_dimension(parameter) for parameter in specification.free]
+    """The free parameters of the system that are searched, then the number of processors where there are several."""
+    fitted = fitted_paths(specification)
+    dimensions = [_dimension(parameter) for parameter in specification.free if parameter.path not in fitted]
     if isinstance(specification.processors, tuple) and len(specification.processors) > 1:
         dimensions.append(Dimension(name=PROCESSORS, choices=specification.processors))
     return tuple(dimensions)
@@ -49,13 +51,58 @@ def hardware_dimensions(specification: StudySpecification) -> tuple[Dimension, .
 
 def machine(specification: StudySpecification, point: Point) -> tuple[System, int]:
     """The system of a point and its number of processors, 0 where the budget buys none."""
-    chosen = {free.path: float(point[free.path]) for free in specification.free}
+    fitted = fitted_paths(specification)
+    largest = {free.path: max(free.choices, default=free.high) for free in specification.free if free.path in fitted}
+    searched = {free.path: float(point[free.path]) for free in specification.free if free.path not in fitted}
+    chosen = {**{path: float(value or 0.0) for path, value in largest.items()}, **searched}
     system = with_parameters(specification.system, chosen) if chosen else specification.system
     if isinstance(specification.processors, ProcessorBudget):
         return system, specification.processors.count(system)
     if len(specification.processors) == 1:
         return system, specification.processors[0]
     return system, int(point[PROCESSORS])
+
+
+def fitted_paths(specification: StudySpecification) -> tuple[str, ...]:
+    """The free capacities that are not searched, since each strategy has the smallest that holds it.
+
+    That is right where a larger capacity costs as much or more and is good for nothing else: under the methods `auto`
+    and `bilevel`, unless a metric that is asked for counts free memory, a price falls, or the budget decides how many
+    processors there are.
+    """
+    if specification.method not in ("auto", "bilevel") or isinstance(specification.processors, ProcessorBudget):
+        return ()
+    asked = {objective.metric for objective in specification.objectives}
+    asked |= {constraint.metric for constraint in specification.constraints}
+    if any(name.endswith(("_free", "_share")) and name.startswith("memory_") for name in asked):
+        return ()
+    return tuple(
+        free.path
+        for free in specification.free
+        if free.path in _CAPACITIES and _price_never_falls(specification, free.path)
+    )
+
+
+def fitted_capacities(specification: StudySpecification) -> FittedCapacities:
+    """The capacities of `fitted_paths`, as the solver takes them."""
+    paths = fitted_paths(specification)
+    fitted = {
+        free.path.partition(".")[0]: FittedCapacity(
+            low=free.low or 0.0, high=free.high or 0.0, choices=tuple(sorted(free.choices))
+        )
+        for free in specification.free
+        if free.path in paths
+    }
+    return FittedCapacities(**fitted)
+
+
+def _price_never_falls(specification: StudySpecification, path: str) -> bool:
+    price = specification.system.price
+    curve = getattr(price, path.partition(".")[0]) if price is not None else None
+    return curve is None or all(low <= high for low, high in pairwise(curve.prices))
+
+
+_CAPACITIES = ("memory_tier1.capacity", "memory_tier2.capacity")
 
 
 def point_key(point: Point) -> str:
@@ -81,6 +128,4 @@ def _dimension(parameter: FreeParameter) -> Dimension:
         return Dimension(name=parameter.path, choices=tuple(sorted(number(choice) for choice in parameter.choices)))
     assert parameter.low is not None
     assert parameter.high is not None
-    return Dimension(
-        name=parameter.path, low=parameter.low, high=parameter.high, logarithmic=parameter.scale == "log"
-    )
+    return Dimension(name=parameter.path, low=parameter.low, high=parameter.high, logarithmic=parameter.scale == "log")

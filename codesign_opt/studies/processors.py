@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from codesign_opt.errors import InputError
 from codesign_opt.studies.schema import ProcessorBudgetFile, ProcessorRangeFile
 from codesign_opt.systems import System
+from codesign_opt.systems.pricing import processor_price
 
 MAX_COUNTS = 10_000
 """A longer list of processor counts is refused."""
@@ -34,8 +35,7 @@ class ProcessorBudget:
 
         The system must have a price.
         """
-        assert system.price is not None
-        price = system.price.per_processor(system.memory_tier1.capacity, system.memory_tier2.capacity)
+        price = float(processor_price(system))
         if price <= 0:
             return 0
         groups = self.budget / price / self.multiple

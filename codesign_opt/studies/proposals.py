@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from codesign_opt.errors import MissingExtraError, StorageError
+from codesign_opt.errors import InputError, MissingExtraError, StorageError
 from codesign_opt.objectives import Objective
 from codesign_opt.studies.outcome import Outcome
 from codesign_opt.studies.points import Dimension, Point, all_points, point_key
@@ -61,8 +61,14 @@ def proposer(
     """The proposer of that name (`exact` enumerates finite dimensions; `auto` is a warm start and then TPE).
 
     Raises:
+        InputError: For a sampler that cannot be used with such dimensions or objectives.
         MissingExtraError: For a sampler whose optional package is not installed.
     """
+    ranges = [dimension.name for dimension in dimensions if not dimension.choices]
+    if sampler == "exact" and ranges:
+        raise InputError(f"the exact method cannot try every value of {ranges[0]}", "give it choices")
+    if sampler == "cmaes" and len(objectives) > 1:
+        raise InputError(f"cmaes takes one objective, not {len(objectives)}", "choose nsga2 or tpe")
     if sampler == "exact":
         return Enumeration(dimensions)
     if sampler == "qmc":

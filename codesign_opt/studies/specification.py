@@ -27,6 +27,7 @@ from codesign_opt.studies.schema import (
 )
 from codesign_opt.systems import System
 from codesign_opt.systems.files import derived_system, system_from_file
+from codesign_opt.systems.pricing import processor_price
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
 from codesign_opt.workloads.files import WorkloadFile, workload_from_file
@@ -231,7 +232,7 @@ def _check_processors(specification: StudySpecification, where: str) -> None:
         raise InputError(f"{place}: '{system.name}' has no price", "add [system.price], or give a number of processors")
     if not specification.free and processors.count(system) == 0:
         price = format_quantity(
-            system.price.per_processor(system.memory_tier1.capacity, system.memory_tier2.capacity), "$"
+            float(processor_price(system)), "$"
         )
         place = at(where, "processors", "budget")
         bought = f"{format_quantity(processors.budget, '$')} does not buy {processors.lowest} processors of {price}"

@@ -13,7 +13,7 @@ from codesign_opt.db import CandidateRecord, Database, EvaluationRecord, StudyRe
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.objectives import METRICS, Objective, pareto_front
 from codesign_opt.studies.canonical import specification_from_dict
-from codesign_opt.studies.points import PROCESSORS
+from codesign_opt.studies.points import PROCESSORS, fitted_paths
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.tables import Table
 
@@ -103,6 +103,8 @@ class Study:
             "rank": [row.rank for row in rows],
             "on_front": [row.on_front for row in rows],
         }
+        for path in fitted_paths(self.specification):
+            columns[path] = [row.metrics.get(path.replace(".", "_")) for row in rows]
         for name in self._dimensions:
             columns[name] = [points[row.trial or 0].get(name) for row in rows]
         first = [objective.metric for objective in self.objectives]

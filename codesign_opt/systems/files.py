@@ -24,6 +24,7 @@ from codesign_opt.systems.schema import (
     PowerFile,
     PriceFile,
     SystemFile,
+    parse_price_curve,
 )
 from codesign_opt.systems.system import CollectiveCost, Engine, MemoryTier, NetworkTier, System
 from codesign_opt.units import format_quantity
@@ -66,7 +67,7 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
         word = min(unpaired)
         engine, other = ("matrix", "vector") if word in file.vector else ("vector", "matrix")
         raise InputError(f"{at(where, engine, word)}: missing", f"{other} has it, and both need the same datatypes")
-    return System(
+    system = System(
         name=file.name,
         matrix={word: _engine(engine) for word, engine in file.matrix.items()},
         vector={word: _engine(engine) for word, engine in file.vector.items()},
@@ -74,9 +75,9 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
         memory_tier2=_memory_tier(file.memory_tier2),
         roofline=file.processing == "roofline",
         network_tiers=tuple(_network_tier(tier) for tier in file.network_tiers),
-        price=_price(file.price),
         power=_power(file.power, where=where),
     )
+    return dataclasses.replace(system, price=_price(file.price, system, where=where))
 
 
 def derived_system(file: DerivedSystemFile, *, where: str, resolve_base: Callable[..., System]) -> System:
@@ -89,7 +90,7 @@ def derived_system(file: DerivedSystemFile, *, where: str, resolve_base: Callabl
     system = dataclasses.replace(
         system,
         name=file.name or system.name,
-        price=_price(file.price) or system.price,
+        price=_price(file.price, system, where=where) or system.price,
         power=_power(file.power, where=where) or system.power,
     )
     place = at(where, "set")
@@ -138,8 +139,18 @@ def _collective(file: CollectiveFile) -> CollectiveCost:
     return CollectiveCost(scalar=file.scalar, offset=file.offset)
 
 
-def _price(file: PriceFile | None) -> Price | None:
-    return None if file is None else Price(**{name: getattr(file, name) for name in PriceFile.model_fields})
+def _price(file: PriceFile | None, system: System, *, where: str) -> Price | None:
+    if file is None:
+        return None
+    values: dict[str, Any] = {name: getattr(file, name) for name in PriceFile.model_fields}
+    place = at(where, "price", "parameters")
+    values["parameters"] = {
+        path: parse_price_curve(
+            points, where=f"{place}.{path}", kind=parameter_kind(system, path, where=place)
+        )
+        for path, points in file.parameters.items()
+    }
+    return Price(**values)
 
 
 def _power(file: PowerFile | None, *, where: str) -> Power | None:
@@ -177,7 +188,11 @@ def _network_table(tier: NetworkTier) -> dict[str, Any]:
 
 def _price_table(price: Price) -> dict[str, Any]:
     curves = {name: getattr(price, name) for name in ("memory_tier1", "memory_tier2")}
-    return {**_numbers(price), **{name: _price_list(curve) for name, curve in curves.items() if curve is not None}}
+    table = {name: _price_list(curve, "B") for name, curve in curves.items() if curve is not None}
+    by_path = {
+        path: _price_list(curve, KINDS[path.rpartition(".")[2]].unit) for path, curve in price.parameters.items()
+    }
+    return {**_numbers(price), **table, **({"parameters": by_path} if by_path else {})}
 
 
 def _curve_list(curve: EfficiencyCurve, unit: str) -> list[list[Any]]:
@@ -185,6 +200,9 @@ def _curve_list(curve: EfficiencyCurve, unit: str) -> list[list[Any]]:
     return [[format_quantity(threshold, unit, 17), efficiency] for threshold, efficiency in pairs]
 
 
-def _price_list(curve: PriceCurve) -> list[list[str]]:
-    pairs = zip(curve.capacities, curve.prices, strict=True)
-    return [[format_quantity(capacity, "B", 17), format_quantity(price, "$", 17)] for capacity, price in pairs]
+def _price_list(curve: PriceCurve, unit: str) -> list[list[Any]]:
+    pairs = zip(curve.points, curve.prices, strict=True)
+    return [
+        [point if unit == "1" else format_quantity(point, unit, 17), format_quantity(price, "$", 17)]
+        for point, price in pairs
+    ]

@@ -84,6 +84,18 @@ def parameters(system: System) -> dict[str, tuple[float, str]]:
     return {path: (value, KINDS[path.rpartition(".")[2]].unit) for path, value in _numbers(system, "")}
 
 
+def parameter(system: System, path: str) -> float:
+    """The number at a dotted path.
+
+    Raises:
+        InputError: Where the system has no such parameter, with the near ones.
+    """
+    known = parameters(system)
+    if path not in known:
+        raise InputError(f"'{system.name}' has no parameter '{path}'", nearest(path, known))
+    return known[path][0]
+
+
 def parameter_kind(system: System, path: str, *, where: str) -> Kind:
     """Unit and interval of the parameter at `path`.
 

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, slots=True)
 class PriceCurve:
-    """Piecewise-linear price over capacity.
+    """Piecewise-linear price over a capacity, a bandwidth or another parameter.
 
     Attributes:
-        capacities: Bytes, strictly rising.
-        prices: $ at each capacity.
+        points: Values of the parameter, SI, strictly rising.
+        prices: $ at each point.
     """
 
-    capacities: tuple[float, ...]
+    points: tuple[float, ...]
     prices: tuple[float, ...]
 
-    def at(self, capacity: float) -> float:
-        """Price in $ of `capacity` bytes; beyond the last point the last segment's slope goes on."""
-        if capacity > self.capacities[-1] and len(self.capacities) > 1:
-            slope = (self.prices[-1] - self.prices[-2]) / (self.capacities[-1] - self.capacities[-2])
-            return self.prices[-1] + slope * (capacity - self.capacities[-1])
-        return float(np.interp(capacity, self.capacities, self.prices))
+    def at(self, value: ArrayLike) -> NDArray[np.float64]:
+        """Price in $ of each value; beyond the last point the last segment's slope goes on."""
+        wanted = np.asarray(value, dtype=np.float64)
+        price = np.interp(wanted, self.points, self.prices)
+        if len(self.points) > 1:
+            slope = (self.prices[-1] - self.prices[-2]) / (self.points[-1] - self.points[-2])
+            price = price + slope * np.maximum(wanted - self.points[-1], 0.0)
+        return np.asarray(price)
 
 
 FOUR_YEARS_IN_HOURS = 4 * 365.25 * 24
@@ -32,11 +36,12 @@ FOUR_YEARS_IN_HOURS = 4 * 365.25 * 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Price of one processor with its memory, in $.
+    """Price of one processor with its memory and network, in $.
 
     Attributes:
-        processor: Without memory.
+        processor: Without what is priced below.
         memory_tier1, memory_tier2: Over the capacity of each tier, or None where it costs nothing extra.
+        parameters: Over any other parameter of the system, by dotted path.
         hourly: $ for an hour of one processor, or None: the purchase price spread over `amortisation_hours`.
         amortisation_hours: Hours of use that the purchase price pays for.
     """
@@ -44,20 +49,6 @@ class Price:
     processor: float
     memory_tier1: PriceCurve | None = None
     memory_tier2: PriceCurve | None = None
+    parameters: Mapping[str, PriceCurve] = field(default_factory=dict)
     hourly: float | None = None
     amortisation_hours: float = FOUR_YEARS_IN_HOURS
-
-    def per_processor(self, memory_tier1: float, memory_tier2: float) -> float:
-        """Price in $ of one processor with these capacities in bytes."""
-        total = self.processor
-        if self.memory_tier1 is not None:
-            total += self.memory_tier1.at(memory_tier1)
-        if self.memory_tier2 is not None:
-            total += self.memory_tier2.at(memory_tier2)
-        return total
-
-    def per_processor_hour(self, memory_tier1: float, memory_tier2: float) -> float:
-        """Price in $ of an hour of one processor with these capacities in bytes."""
-        if self.hourly is not None:
-            return self.hourly
-        return self.per_processor(memory_tier1, memory_tier2) / self.amortisation_hours

@@ -37,17 +37,18 @@ def parse_efficiency(value: Any, *, where: str, kind: Kind) -> EfficiencyCurve:
     return EfficiencyCurve(thresholds, tuple(efficiency for _, efficiency in pairs))
 
 
-def parse_price_curve(value: Any, *, where: str) -> PriceCurve:
-    """The curve that a list such as [["0 GiB", "0 $"], ["256 GiB", "2500 $"]] says.
+def parse_price_curve(value: Any, *, where: str, kind: Kind = _BYTES) -> PriceCurve:
+    """The curve that a list such as [["0 GiB", "0 $"], ["256 GiB", "2500 $"]] says, over a parameter of `kind`.
 
     Raises:
-        InputError: For anything else, or capacities that do not rise strictly.
+        InputError: For anything else, or values that do not rise strictly.
     """
-    pairs = _pairs(value, _BYTES, _DOLLARS, where=where, example='[["20 GiB", "2250 $"]]')
-    capacities = tuple(capacity for capacity, _ in pairs)
-    if any(low >= high for low, high in pairwise(capacities)):
-        raise InputError(f"{where}: {shown(value)}: capacities must rise", "write the smallest first")
-    return PriceCurve(capacities, tuple(price for _, price in pairs))
+    example = '[["20 GiB", "2250 $"]]' if kind.unit == "B" else f'[["1 {kind.unit}", "2250 $"]]'
+    pairs = _pairs(value, kind, _DOLLARS, where=where, example=example)
+    points = tuple(point for point, _ in pairs)
+    if any(low >= high for low, high in pairwise(points)):
+        raise InputError(f"{where}: {shown(value)}: the first of each pair must rise", "write the smallest first")
+    return PriceCurve(points, tuple(price for _, price in pairs))
 
 
 def _number(name: str) -> Parsed:
@@ -143,6 +144,12 @@ class PriceFile(FileModel):
     )
     memory_tier2: _PricePoints | None = Field(
         None, description="Likewise for memory tier 2.", examples=[[["0 GiB", "0 $"], ["256 GiB", "2500 $"]]]
+    )
+    parameters: Annotated[dict[str, Any], BeforeValidator(flattened)] = Field(
+        default={},
+        description="Price over any other parameter of the system, by dotted path: a list of [quantity, quantity in $] "
+        "each.",
+        examples=[{"network_tiers.1.bandwidth": [["25 GB/s", "500 $"], ["100 GB/s", "4000 $"]]}],
     )
     hourly: Annotated[float, _number("hourly")] | None = Field(
         None, description="Price of an hour; without it the purchase price is spread.", examples=["2.5 $/h"]

@@ -96,5 +96,7 @@ def _estimate(*, machine: System | None = None, times: dict[str, Any] | None = N
         system=machine or _system(),
         strategies={name: np.asarray(value) for name, value in strategies.items()},
         times=SimpleNamespace(**seconds),
+        memory_capacity=np.asarray((machine or _system()).memory_tier1.capacity),
+        offload_capacity=np.asarray((machine or _system()).memory_tier2.capacity),
         memory=SimpleNamespace(**{name: np.asarray(value) for name, value in memory.items()}),
     )

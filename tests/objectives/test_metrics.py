@@ -12,6 +12,7 @@ from codesign_opt.objectives import METRICS, available_metrics, metric
 from codesign_opt.strategies import Datatype
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import EfficiencyCurve, Engine, Price, PriceCurve
+from codesign_opt.systems.pricing import processor_hour_price, processor_price
 from codesign_opt.units import format_quantity, parse_quantity
 from codesign_opt.workloads.transformer import model_flops_per_token
 
@@ -53,6 +54,8 @@ BY_HAND = {
     "weight_gradient_memory": 11.0,
     "activation_gradient_memory": 3.0,
     "optimizer_memory": 20.0,
+    "memory_tier1_capacity": 80.0,
+    "memory_tier2_capacity": 500.0,
     "processors": 4.0,
     "processor_price": 29_000.0,
     "system_price": 116_000.0,
@@ -146,15 +149,26 @@ def test_case_l3_cost_of_a_million_tokens_does_not_depend_on_the_number_of_proce
     assert float(METRICS["cost_per_million_tokens"].evaluate(run)) == pytest.approx(0.694, abs=5e-4)
 
 
-def test_hourly_price_is_the_purchase_price_over_four_years_unless_given() -> None:
-    bought = Price(processor=35_064.0)
-    assert bought.per_processor_hour(0.0, 0.0) == pytest.approx(1.0, rel=1e-12)
-    assert Price(processor=35_064.0, amortisation_hours=17_532.0).per_processor_hour(0.0, 0.0) == pytest.approx(2.0)
-    assert Price(processor=35_064.0, hourly=2.5).per_processor_hour(0.0, 0.0) == 2.5
+def test_hourly_price_is_the_purchase_price_over_four_years_unless_given(make_system: Make) -> None:
+    def hourly(**price: Any) -> float:
+        return float(processor_hour_price(make_system(price=Price(**price))))
+
+    assert hourly(processor=35_064.0) == pytest.approx(1.0, rel=1e-12)
+    assert hourly(processor=35_064.0, amortisation_hours=17_532.0) == pytest.approx(2.0)
+    assert hourly(processor=35_064.0, hourly=2.5) == 2.5
     memory = PriceCurve((0.0, 100.0), (0.0, 10_000.0))
-    assert Price(processor=21_000.0, memory_tier1=memory).per_processor_hour(80.0, 500.0) == pytest.approx(
-        29_000 / 35_064
-    )
+    assert hourly(processor=21_000.0, memory_tier1=memory) == pytest.approx(29_000 / 35_064)
+
+
+def test_any_parameter_may_have_a_price(make_system: Make) -> None:
+    bandwidth = PriceCurve((500.0, 1500.0), (1_000.0, 3_000.0))
+    machine = make_system(price=Price(processor=20_000.0, parameters={"memory_tier1.bandwidth": bandwidth}))
+    assert float(processor_price(machine)) == pytest.approx(22_000.0)
+
+
+def test_a_price_curve_goes_on_with_its_last_slope_and_takes_arrays() -> None:
+    curve = PriceCurve((0.0, 10.0, 20.0), (0.0, 100.0, 300.0))
+    assert curve.at(np.array([-1.0, 5.0, 15.0, 25.0])).tolist() == [0.0, 50.0, 200.0, 400.0]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +209,8 @@ def test_available_metrics_can_all_be_evaluated(make_estimate: Make, make_system
 
 def test_scope_system_is_what_does_not_depend_on_the_strategy() -> None:
     assert {name for name, entry in METRICS.items() if entry.scope == "system"} == {
+        "memory_tier1_capacity",
+        "memory_tier2_capacity",
         "processors",
         "processor_price",
         "system_price",

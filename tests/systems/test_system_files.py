@@ -279,7 +279,7 @@ BROKEN = [
     ("p2p = { scalar = 1.0 }", "p2p = { scalar = -1.0 }", ["network_tiers.0.collectives.p2p.scalar: -1"]),
     ("p2p = { scalar = 1.0 }", "p2p = { scalar = 1.0, offset = -2 }", ["network_tiers.0.collectives.p2p.offset: -2"]),
     ('"20 k$"', '"-1 $"', ["price.processor: -1 $ is not allowed", "at least 0 $"]),
-    ('["40 GiB", "5000 $"]', '["10 GiB", "5000 $"]', ["price.memory_tier1", "capacities must rise"]),
+    ('["40 GiB", "5000 $"]', '["10 GiB", "5000 $"]', ["price.memory_tier1", "the first of each pair must rise"]),
     ('idle = "0.1 kW"', 'idle = "800 W"', ["power.busy: 700 W is below idle"]),
     ('"roofline"', '"rooflin"', ["processing: 'rooflin' is not allowed", "did you mean 'roofline'"]),
     ('name = "small"', "name = 7", ["name: 7 is not allowed", "text in quotes"]),

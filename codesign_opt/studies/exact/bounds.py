@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.grid import GridMemory
+from codesign_opt.analytical.memory import MemoryNeeds
+from codesign_opt.objectives import METRICS
 from codesign_opt.strategies import Attention
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.studies.exact.question import ExactQuestion
+from codesign_opt.systems import System
 
 Array = NDArray[Any]
 
@@ -25,6 +31,21 @@ PACE_METRICS = frozenset(
     }
 )
 """Metrics that are better the shorter the step is, all else equal."""
+
+MEMORY_METRICS = frozenset(
+    {
+        "memory_tier1_used",
+        "memory_tier2_used",
+        "memory_tier1_capacity",
+        "memory_tier2_capacity",
+        "weight_memory",
+        "activation_memory",
+        "optimizer_memory",
+        "processor_price",
+        "system_price",
+    }
+)
+"""Metrics that do not depend on any time."""
 
 ROUNDING = 1e-9
 """Bounds are lowered by this share, more than sums of positive numbers can be off."""
@@ -78,9 +99,44 @@ def block_bound(memory: GridMemory, blocks: BlockTable) -> Array:
 
 
 def bound_applies(question: ExactQuestion) -> bool:
-    """Whether the question ranks strategies by pace alone, so that a bound on the step time bounds its objective."""
-    ranked = question.ranked
-    (first, *others) = ranked
+    """Whether a bound on the step time bounds the first objective, and memory alone decides all others."""
+    first, *others = question.ranked
     better = "minimize" if first.metric == "step_time" else "maximize"
-    return not others and first.metric in PACE_METRICS and first.direction == better and not question.constraints
+    return (
+        first.metric in PACE_METRICS
+        and first.direction == better
+        and all(objective.metric in MEMORY_METRICS for objective in others)
+        and not question.constraints
+    )
 
+
+def memory_objectives(question: ExactQuestion, memory: GridMemory) -> list[Array]:
+    """Values of the ranked objectives but the first, to be minimised: they are known before any time is."""
+    fitted, system = question.fitted, question.system
+    capacities = {"memory_tier1": system.memory_tier1.capacity, "memory_tier2": system.memory_tier2.capacity}
+    needs = {"memory_tier1": memory.needs.tier1, "memory_tier2": memory.needs.tier2}
+    for name, need in needs.items():
+        capacity = getattr(fitted, name)
+        capacities[name] = np.asarray(capacities[name]) if capacity is None else capacity.fit(need)
+    untimed = _Untimed(
+        system,
+        memory.grid.columns(),
+        memory.needs,
+        np.asarray(capacities["memory_tier1"]),
+        np.asarray(capacities["memory_tier2"]),
+    )
+    return [
+        objective.minimized(METRICS[objective.metric].evaluate(cast(Estimate, untimed)))
+        for objective in question.ranked[1:]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Untimed:
+    """What `MEMORY_METRICS` read of an estimate."""
+
+    system: System
+    strategies: Mapping[str, Array]
+    memory: MemoryNeeds
+    memory_capacity: Array
+    offload_capacity: Array

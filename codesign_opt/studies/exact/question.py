@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import NONE, Erratum, parse_errata
-from codesign_opt.analytical.estimate import Estimate
+from codesign_opt.analytical.estimate import Estimate, estimate
 from codesign_opt.objectives import METRICS, Constraint, Objective
 from codesign_opt.strategies import Datatype, StrategyTable
 from codesign_opt.strategies.space import StrategySpace
+from codesign_opt.studies.exact.fitting import FittedCapacities
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
@@ -29,6 +30,7 @@ class ExactQuestion:
         constraints: What every answer satisfies, besides memory capacities.
         top: How many strategies to return.
         reproduce: Errata of the published tool to reproduce.
+        fitted: Capacities that are chosen for each strategy by itself; `system` has the largest.
     """
 
     workload: Workload
@@ -41,12 +43,23 @@ class ExactQuestion:
     constraints: tuple[Constraint, ...] = ()
     top: int = 1
     reproduce: frozenset[Erratum] = NONE
+    fitted: FittedCapacities = FittedCapacities()
 
     @property
     def ranked(self) -> tuple[Objective, ...]:
         """The objectives that depend on the strategy; the step time where there is none."""
-        ranked = tuple(o for o in self.objectives if METRICS[o.metric].scope == "strategy")
+        ranked = tuple(o for o in self.objectives if self._depends_on_strategy(o.metric))
         return ranked or (Objective("step_time", "minimize"),)
+
+    def _depends_on_strategy(self, metric: str) -> bool:
+        if METRICS[metric].scope == "strategy":
+            return True
+        # A capacity that fits the strategy makes the system's price the strategy's own.
+        return bool(self.fitted) and metric != "processors"
+
+    def estimate(self, strategies: StrategyTable) -> Estimate:
+        """The estimate of some strategies on the question's system."""
+        return with_fitted(estimate(self.workload, self.system, strategies, reproduce=self.reproduce), self.fitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +105,28 @@ class ExactAnswer:
     nearest: NearestMiss | None
 
 
+def with_fitted(estimated: Estimate, fitted: FittedCapacities) -> Estimate:
+    """The estimate with capacities that fit each strategy's needs; its times do not change."""
+    if not fitted:
+        return estimated
+    capacities: dict[str, Any] = {}
+    if fitted.memory_tier1 is not None:
+        capacities["memory_capacity"] = fitted.memory_tier1.fit(estimated.memory.tier1)
+    if fitted.memory_tier2 is not None:
+        capacities["offload_capacity"] = fitted.memory_tier2.fit(estimated.memory.tier2)
+    hardware = replace(estimated.model.inputs.hardware, **capacities)
+    inputs = replace(estimated.model.inputs, hardware=hardware)
+    return replace(estimated, model=replace(estimated.model, inputs=inputs))
+
+
 def question_of(
-    specification: StudySpecification, system: System, processors: int, constraints: tuple[Constraint, ...]
+    specification: StudySpecification,
+    system: System,
+    processors: int,
+    constraints: tuple[Constraint, ...],
+    fitted: FittedCapacities = FittedCapacities(),
 ) -> ExactQuestion:
-    """What a study asks on one of its systems, with these of its constraints."""
+    """What a study asks on one of its systems, with these of its constraints and with fitted capacities."""
     return ExactQuestion(
         workload=specification.workload,
         system=system,
@@ -107,4 +138,5 @@ def question_of(
         constraints=constraints,
         top=specification.top_k,
         reproduce=parse_errata(specification.reproduce),
+        fitted=fitted,
     )

@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.estimate import Estimate, estimate
+from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.grid import GridMemory, GridTimes
 from codesign_opt.objectives import METRICS
-from codesign_opt.studies.exact.bounds import block_bound, bound_applies, compute_bound, pace
+from codesign_opt.studies.exact.bounds import (
+    block_bound,
+    bound_applies,
+    compute_bound,
+    memory_objectives,
+    pace,
+)
 from codesign_opt.studies.exact.collect import Best, Front
-from codesign_opt.studies.exact.question import ExactAnswer, ExactQuestion, NearestMiss
+from codesign_opt.studies.exact.question import ExactAnswer, ExactQuestion, NearestMiss, with_fitted
 from codesign_opt.studies.exact.survey import (
     Fit,
     Space,
@@ -42,11 +49,13 @@ PROMISING = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some layouts of grid `number`, which are estimated together; `bound` is the smallest value they may have."""
+    """Some layouts of grid `number`, which are estimated together; `least` is the smallest that each of their objective
+    values may be, empty where that is not asked.
+    """
 
     number: int
     layouts: Array
-    bound: float
+    least: tuple[float, ...]
 
 
 def solve(question: ExactQuestion, *, reduced: bool = True) -> ExactAnswer:
@@ -64,7 +73,7 @@ def solve(question: ExactQuestion, *, reduced: bool = True) -> ExactAnswer:
     run = _Run(question, space, found)
     bounded = reduced and bound_applies(question)
     for parts in _stages(question, space, found, bounded=bounded, fitting_only=reduced):
-        remaining = [part for part in parts if part.bound <= run.best.limit]
+        remaining = [part for part in parts if run.may_improve(part)]
         if remaining:
             run.estimate(remaining, bounded=bounded)
     return run.answer()
@@ -77,22 +86,30 @@ def _stages(
     parts = []
     for number, (memory, fit) in enumerate(zip(space.memories, found.fits, strict=True)):
         layouts = np.flatnonzero(fit.layouts) if fitting_only else np.arange(memory.grid.shape[-1])
-        values = np.full(memory.grid.shape[-1], -np.inf)
+        values: list[Array] = []
         if bounded:
-            values = pace(question, memory.grid.layouts["batch"], compute_bound(question, memory))
-            layouts = layouts[np.argsort(values[layouts], kind="stable")]
+            others = memory_objectives(question, memory)
+            values = [pace(question, memory.grid.layouts["batch"], compute_bound(question, memory))]
+            values += [_least_of_layouts(other, memory.grid.shape) for other in others]
+            layouts = layouts[np.argsort(values[0][layouts], kind="stable")]
         step = max(1, PART_STRATEGIES * memory.grid.shape[-1] // memory.grid.size)
         for first in range(0, len(layouts), step):
             members = layouts[first : first + step]
-            parts.append(Part(number, members, float(values[members].min())))
-    parts.sort(key=lambda part: part.bound)
+            parts.append(Part(number, members, tuple(float(value[members].min()) for value in values)))
     if not bounded or not parts:
         yield parts
         return
-    smallest = parts[0].bound
+    parts.sort(key=lambda part: part.least[0])
+    smallest = parts[0].least[0]
     edge = smallest * PROMISING if smallest > 0 else smallest / PROMISING
-    yield [part for part in parts if part.bound <= edge]
-    yield [part for part in parts if part.bound > edge]
+    yield [part for part in parts if part.least[0] <= edge]
+    yield [part for part in parts if part.least[0] > edge]
+
+
+def _least_of_layouts(values: Array, shape: tuple[int, ...]) -> Array:
+    """For each layout the smallest of some values over the grid's other axes."""
+    least: Array = np.min(values, axis=tuple(range(len(shape) - 1)))
+    return np.broadcast_to(least, shape[-1:])
 
 
 class _Run:
@@ -112,23 +129,46 @@ class _Run:
         pairs = np.concatenate([memories[part.number].keys.pair[part.layouts] for part in parts])
         times = GridTimes(question.workload, question.system, self.space.keys, pairs, question.reproduce)
         for part in parts:
-            if part.bound > self.best.limit:
+            if not self.may_improve(part):
                 continue
             all_options = np.arange(memories[part.number].grid.shape[-2])
             memory = memories[part.number].take(part.layouts, all_options)
             fit = fits[part.number].take(part.layouts, all_options)
             blocks = times.blocks(memory)
             if bounded:
-                time = block_bound(memory, blocks)
-                value = pace(question, memory.grid.columns()["batch"], time)
-                reachable: Array = np.any(value <= self.best.limit, axis=(0, 1, 2, 3, 4, 5))
-                options, layouts = np.flatnonzero(reachable.any(axis=1)), np.flatnonzero(reachable.any(axis=0))
+                options, layouts = self._reachable(memory, blocks)
                 if not len(layouts):
                     continue
-                if len(options) < reachable.shape[0] or len(layouts) < reachable.shape[1]:
+                if len(options) < memory.grid.shape[-2] or len(layouts) < memory.grid.shape[-1]:
                     memory, fit = memory.take(layouts, options), fit.take(layouts, options)
                     blocks = times.blocks(memory)
-            self._judge(part.number, memory, fit, times.estimate(memory, blocks))
+            estimated = with_fitted(times.estimate(memory, blocks), question.fitted)
+            self._judge(part.number, memory, fit, estimated)
+
+    def may_improve(self, part: Part) -> bool:
+        """Whether any strategy of a part may be among the best, or on the front."""
+        return not part.least or bool(np.any(self._may_improve([np.array(value) for value in part.least])))
+
+    def _may_improve(self, least: Sequence[Array]) -> Array:
+        """The same for bounds on the first objective and values of the others, which broadcast."""
+        among_best = least[0] <= self.best.limit
+        if self.front is None:
+            return np.asarray(among_best)
+        dominated: Array = np.zeros((1,) * least[0].ndim, dtype=np.bool_)
+        for member in self.front.picks.values:
+            worse = least[0] > member[0]
+            for value, other in zip(least[1:], member[1:], strict=True):
+                worse = worse & (value >= other)
+            dominated = dominated | worse
+        return np.asarray(among_best | ~dominated)
+
+    def _reachable(self, memory: GridMemory, blocks: BlockTable) -> tuple[Array, Array]:
+        """Options and layouts of a part with any strategy that its block times do not rule out."""
+        value = pace(self.question, memory.grid.columns()["batch"], block_bound(memory, blocks))
+        reachable = self._may_improve([value, *memory_objectives(self.question, memory)])
+        reachable = np.broadcast_to(reachable, (*reachable.shape[:-2], *memory.grid.shape[-2:]))
+        either: Array = np.any(reachable, axis=tuple(range(reachable.ndim - 2)))
+        return np.flatnonzero(either.any(axis=1)), np.flatnonzero(either.any(axis=0))
 
     def _judge(self, number: int, memory: GridMemory, fit: Fit, estimated: Estimate) -> None:
         shape = memory.grid.shape
@@ -180,10 +220,6 @@ class _Run:
             excluded={**found.excluded, **self.excluded},
             strategies=strategies,
             on_front=on_front,
-            estimate=(
-                estimate(question.workload, question.system, strategies, reproduce=question.reproduce)
-                if strategies.rows
-                else None
-            ),
+            estimate=question.estimate(strategies) if strategies.rows else None,
             nearest=nearest,
         )
