@@ -33,6 +33,9 @@ class Table(Mapping[str, np.ndarray]):
         except KeyError:
             raise InputError(f"no column '{name}'", nearest(name, self._columns)) from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
 

@@ -55,11 +55,12 @@ def parse_errata(text: str | Iterable[str], *, where: str = "reproduce") -> froz
     """The errata named by `all`, `none`, or names such as `E2,E7`; `E17` stands for its five parts.
 
     Raises:
-        InputError: For an unknown name, with the near ones.
+        InputError: For an unknown name; the hint lists all.
     """
     words = text.split(",") if isinstance(text, str) else list(text)
     chosen: set[Erratum] = set()
-    for word in (part.strip().upper() for part in words):
+    for given in words:
+        word = given.strip().upper()
         if word == "ALL":
             chosen |= ALL
         elif word in Erratum.__members__:
@@ -68,6 +69,6 @@ def parse_errata(text: str | Iterable[str], *, where: str = "reproduce") -> froz
             chosen |= {erratum for erratum in Erratum if erratum.name.startswith("E17")}
         elif word not in ("NONE", ""):
             raise InputError(
-                f"{where}: unknown erratum '{word}'", "all, none, or some of " + ", ".join(Erratum.__members__)
+                f"{where}: unknown erratum '{given.strip()}'", "all, none, or some of " + ", ".join(Erratum.__members__)
             )
     return frozenset(chosen)

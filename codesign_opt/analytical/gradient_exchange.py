@@ -83,8 +83,7 @@ class _Windows:
     Attributes:
         td: Exchange of one block, `dch` of one chunk, seconds.
         chunk: Window beside the microbatches in flight of the next chunk (`win`).
-        collisions: Pipeline messages on the same tier that take time from it.
-        messages: Their time (`hits` times `cb`).
+        messages: Time that pipeline messages on the same tier take from it (`hits` times `cb`).
         tail: Window within the last chunk (`lw`).
         cmpw, cc: Compute time beside which slow-down is charged: of the chunk window, and of the tail.
         ud: Share of compute that a transfer takes.

@@ -41,7 +41,7 @@ class StrategyFile(FileModel):
     pp: Count = 1
     dp: Count = 1
     vpp: Count = 1
-    batch: Count
+    batch: Count = Field(examples=[512])
     microbatch: Count = 1
     datatype: Annotated[Datatype, _word(Datatype)] = Datatype.FLOAT16
     fused_activation: bool = True

@@ -20,6 +20,9 @@ Point = Mapping[str, float | int | str]
 
 PROCESSORS = "processors"
 
+STEPS_BELOW = "processors_below_budget"
+"""Dimension of steps below the largest number of processors that a budget buys."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
@@ -44,7 +47,10 @@ def hardware_dimensions(specification: StudySpecification) -> tuple[Dimension, .
     """The free parameters of the system that are searched, then the number of processors where there are several."""
     fitted = fitted_paths(specification)
     dimensions = [_dimension(parameter) for parameter in specification.free if parameter.path not in fitted]
-    if isinstance(specification.processors, tuple) and len(specification.processors) > 1:
+    if isinstance(specification.processors, ProcessorBudget):
+        if specification.processors.counts > 1:
+            dimensions.append(Dimension(name=STEPS_BELOW, choices=tuple(range(specification.processors.counts))))
+    elif len(specification.processors) > 1:
         dimensions.append(Dimension(name=PROCESSORS, choices=specification.processors))
     return tuple(dimensions)
 
@@ -57,7 +63,7 @@ def machine(specification: StudySpecification, point: Point) -> tuple[System, in
     chosen = {**{path: float(value or 0.0) for path, value in largest.items()}, **searched}
     system = with_parameters(specification.system, chosen) if chosen else specification.system
     if isinstance(specification.processors, ProcessorBudget):
-        return system, specification.processors.count(system)
+        return system, specification.processors.count(system, int(point.get(STEPS_BELOW, 0)))
     if len(specification.processors) == 1:
         return system, specification.processors[0]
     return system, int(point[PROCESSORS])

@@ -24,14 +24,17 @@ class ProcessorBudget:
         budget: $ for all processors with their memory.
         multiple: The number of processors is a multiple of this.
         lowest: Fewer than this are no machine.
+        counts: How many counts there are to choose from: the largest that the budget buys and the next smaller ones.
     """
 
     budget: float
     multiple: int
     lowest: int
+    counts: int = 1
 
-    def count(self, system: System) -> int:
-        """The largest multiple that the budget buys at the price of `system`; 0 where that is below `lowest`.
+    def count(self, system: System, below: int = 0) -> int:
+        """The multiple that is `below` steps below the largest that the budget buys at the price of `system`; 0 where
+        that is below `lowest`.
 
         The system must have a price.
         """
@@ -40,7 +43,7 @@ class ProcessorBudget:
             return 0
         groups = self.budget / price / self.multiple
         # A price between two points of a curve is rounded, which must not cost a group of processors.
-        count = math.floor(groups * (1 + _ROUNDING)) * self.multiple
+        count = (math.floor(groups * (1 + _ROUNDING)) - below) * self.multiple
         return count if count >= self.lowest else 0
 
 
@@ -62,7 +65,7 @@ def processor_choice(
         return tuple(sorted(set(file)))
     if isinstance(file, ProcessorBudgetFile):
         lowest = file.multiple if file.lowest is None else file.lowest
-        return ProcessorBudget(budget=file.budget, multiple=file.multiple, lowest=lowest)
+        return ProcessorBudget(budget=file.budget, multiple=file.multiple, lowest=lowest, counts=file.counts)
     if file.low > file.high:
         raise InputError(f"{where}.low: {file.low} is above high, {file.high}", "swap them?")
     counts = range(file.low, file.high + 1, file.step)

@@ -173,7 +173,8 @@ def _free(
 
 
 def _several_machines(free: tuple[FreeParameter, ...], processors: ProcessorChoice) -> bool:
-    return bool(free) or (isinstance(processors, tuple) and len(processors) > 1)
+    counts = len(processors) if isinstance(processors, tuple) else processors.counts
+    return bool(free) or counts > 1
 
 
 def _default_objectives(system: System, several_machines: bool) -> list[str]:

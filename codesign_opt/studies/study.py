@@ -86,6 +86,28 @@ class Study:
         columns |= {name: table[name] for name in table if name not in ("trial", "rank", "on_front")}
         return Table(columns, self._units)
 
+    def best_by(self, names: Sequence[str]) -> Table:
+        """The best candidate, by the first objective, for each combination of values of some columns.
+
+        Args:
+            names: Columns of `candidates`, such as "memory_tier1.capacity" or "processors".
+
+        Returns:
+            Rows sorted by these columns, which come first, then the objectives and everything else.
+
+        Raises:
+            InputError: For an unknown column, with the near ones.
+        """
+        table = self.candidates
+        keys = np.array([table[name] for name in names], dtype=object).T
+        values = self.objectives[0].minimized(table[self.objectives[0].metric])
+        best: dict[tuple[Any, ...], int] = {}
+        for row in np.argsort(values, kind="stable").tolist():
+            best.setdefault(tuple(keys[row]), row)
+        rows = table.take([best[key] for key in sorted(best)])
+        shown = [name for name in rows if name not in names and name not in ("rank", "on_front")]
+        return rows.select([*names, *shown])
+
     @property
     def _dimensions(self) -> list[str]:
         return sorted({name for row in self.evaluations for name in row.point}, key=_dimension_order)

@@ -16,8 +16,9 @@ from codesign_opt.analytical.memory import MemoryNeeds
 from codesign_opt.objectives import METRICS
 from codesign_opt.strategies import Attention
 from codesign_opt.strategies.table import OPTION_CODES
+from codesign_opt.studies.exact.fitting import FittedCapacity
 from codesign_opt.studies.exact.question import ExactQuestion
-from codesign_opt.systems import System
+from codesign_opt.systems import MemoryTier, System
 
 Array = NDArray[Any]
 
@@ -113,22 +114,21 @@ def bound_applies(question: ExactQuestion) -> bool:
 def memory_objectives(question: ExactQuestion, memory: GridMemory) -> list[Array]:
     """Values of the ranked objectives but the first, to be minimised: they are known before any time is."""
     fitted, system = question.fitted, question.system
-    capacities = {"memory_tier1": system.memory_tier1.capacity, "memory_tier2": system.memory_tier2.capacity}
-    needs = {"memory_tier1": memory.needs.tier1, "memory_tier2": memory.needs.tier2}
-    for name, need in needs.items():
-        capacity = getattr(fitted, name)
-        capacities[name] = np.asarray(capacities[name]) if capacity is None else capacity.fit(need)
     untimed = _Untimed(
         system,
         memory.grid.columns(),
         memory.needs,
-        np.asarray(capacities["memory_tier1"]),
-        np.asarray(capacities["memory_tier2"]),
+        _capacity(fitted.memory_tier1, memory.needs.tier1, system.memory_tier1),
+        _capacity(fitted.memory_tier2, memory.needs.tier2, system.memory_tier2),
     )
     return [
         objective.minimized(METRICS[objective.metric].evaluate(cast(Estimate, untimed)))
         for objective in question.ranked[1:]
     ]
+
+
+def _capacity(fitted: FittedCapacity | None, need: Array, tier: MemoryTier) -> Array:
+    return np.asarray(tier.capacity) if fitted is None else fitted.fit(need)
 
 
 @dataclass(frozen=True, slots=True)

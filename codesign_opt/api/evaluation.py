@@ -1,53 +1,38 @@
-"""The Python interface, with the same words as the command line."""
+"""Estimates and sweeps: what needs no database."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from codesign_opt.analytical.errata import Erratum, parse_errata
+from codesign_opt.analytical.errata import parse_errata
 from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.estimate import estimate as analytical_estimate
 from codesign_opt.analytical.feasibility import overflowing_tier
-from codesign_opt.catalog import resolve_system, resolve_workload, study_path
-from codesign_opt.configuration import read_toml, validated
-from codesign_opt.db import Database, open_database
+from codesign_opt.catalog import resolve_system, resolve_workload
 from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.interop.calculon import read_execution
 from codesign_opt.objectives import Metric, available_metrics
 from codesign_opt.strategies import Strategy, StrategyTable
 from codesign_opt.strategies.files import read_strategy, strategy_from_dict
 from codesign_opt.strategies.legality import RULES, Facts, check, first_broken
-from codesign_opt.studies import optuna_export
-from codesign_opt.studies import study as stored
 from codesign_opt.studies.exact import ExactAnswer, ExactQuestion, question_of, solve
 from codesign_opt.studies.points import hardware_dimensions, machine
-from codesign_opt.studies.runner import Progress, run_study
-from codesign_opt.studies.schema import StudyFile
-from codesign_opt.studies.specification import StudySpecification, study_from_dict
-from codesign_opt.studies.study import Study
+from codesign_opt.studies.specification import study_from_dict
 from codesign_opt.systems import System
 from codesign_opt.systems.files import system_to_toml
 from codesign_opt.tables import Table
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
 
-DEFAULT_DATABASE = "sqlite:///codesign-opt.db"
-"""Where studies are stored, unless an argument or the environment variable `CODESIGN_OPT_DB` says otherwise."""
-
-DEFAULT_STUDY = "default"
-"""The study that is run where none is named."""
-
 StrategyInput = Strategy | StrategyTable | Sequence[Strategy] | Mapping[str, Any] | str | Path
-StudyInput = StudySpecification | Mapping[str, Any] | str | Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,113 +172,6 @@ def sweep(
     )
 
 
-def search(
-    study: StudyInput = None,
-    *,
-    db: str | None = None,
-    name: str | None = None,
-    budget: int | str | None = None,
-    seed: int | None = None,
-    method: str | None = None,
-    sampler: str | None = None,
-    top_k: int | None = None,
-    reproduce: str | Sequence[str] | None = None,
-    workers: int = 1,
-    progress: Callable[[Progress], None] | None = None,
-) -> Study:
-    """Run a study to its budget, or continue the stored one of that name.
-
-    Args:
-        study: Catalogue name, file, dict with the keys of a study file, or specification; the built-in one if None.
-        db: URL of the database; `DEFAULT_DATABASE` if None.
-        name, budget, seed, method, sampler, top_k, reproduce: Instead of what the study says.
-        workers: Processes that evaluate; results do not depend on their number.
-        progress: Called after every batch.
-
-    Raises:
-        StorageError: Where a study with another specification is stored under the name.
-        InputError: For anything that cannot be read.
-    """
-    changes = {
-        "name": name, "budget": budget, "seed": seed, "method": method, "sampler": sampler, "top_k": top_k,
-        "reproduce": None if reproduce is None else _listed(reproduce),
-    }  # fmt: skip
-    specification = study_specification(study, {key: value for key, value in changes.items() if value is not None})
-    if workers < 1:
-        raise InputError(f"workers: {workers} is not a number of processes", "1 or more")
-    with _database(db) as database:
-        try:
-            finished = str(run_study(specification, database, workers=workers, progress=progress))
-        except KeyboardInterrupt:
-            finished = "interrupted"
-        return stored.load_study(database, specification.name, finished=finished)
-
-
-def study_specification(study: StudyInput, changes: Mapping[str, Any] | None = None) -> StudySpecification:
-    """The specification of a study, with some of its keys changed.
-
-    Raises:
-        InputError: For anything that cannot be read.
-    """
-    changes = dict(changes or {})
-    if isinstance(study, StudySpecification):
-        return dataclasses.replace(study, **_checked(changes))
-    if isinstance(study, Mapping):
-        return study_from_dict({**study, **changes}, where="study")
-    path = study_path(str(study or DEFAULT_STUDY))
-    return study_from_dict(
-        {"name": path.stem, **read_toml(path), **changes}, where=str(study or path.name), folder=path.parent
-    )
-
-
-def load_study(name: str, *, db: str | None = None) -> Study:
-    """The stored study of that name.
-
-    Raises:
-        InputError: Where there is none, with the near names.
-    """
-    with _database(db, create=False) as database:
-        return stored.load_study(database, name)
-
-
-def list_studies(*, db: str | None = None) -> Table:
-    """One row a stored study, oldest first: name, created, trials, batches, seconds, seed, and its specification's hash.
-
-    Raises:
-        StorageError: Where there is no database, or none that can be read.
-    """
-    with _database(db, create=False) as database:
-        records = database.list_studies()
-    return Table(
-        {
-            "name": [record.name for record in records],
-            "created": [record.created.isoformat(timespec="seconds") for record in records],
-            "trials": [record.trials for record in records],
-            "batches": [record.batches for record in records],
-            "seconds": [record.seconds for record in records],
-            "seed": [record.seed for record in records],
-            "specification": [record.specification_hash[:12] for record in records],
-        },
-        {"seconds": "s"},
-    )
-
-
-def delete_study(name: str, *, db: str | None = None) -> bool:
-    """Delete a stored study with all its trials; whether there was one."""
-    with _database(db, create=False) as database:
-        return database.delete_study(name)
-
-
-def pareto_front(study: Study | str, *, db: str | None = None) -> Table:
-    """The Pareto front of a study, the best first by the first objective; equal points stand in one row."""
-    return (study if isinstance(study, Study) else load_study(study, db=db)).front
-
-
-def export_optuna(study: Study | str, output: str, *, db: str | None = None) -> int:
-    """Write a study's trials into a new Optuna storage (URL, or path of an SQLite file); returns how many."""
-    return optuna_export.export_optuna(study if isinstance(study, Study) else load_study(study, db=db), output)
-
-
 def nothing_feasible(question: ExactQuestion, answer: ExactAnswer) -> InfeasibleError:
     """The error that says why nothing is feasible: reasons with counts, and the nearest miss."""
     reasons = sorted(answer.excluded.items(), key=lambda item: -item[1])
@@ -313,27 +191,12 @@ def nothing_feasible(question: ExactQuestion, answer: ExactAnswer) -> Infeasible
     )
 
 
-def _database(url: str | None, *, create: bool = True) -> Database:
-    return open_database(url or os.environ.get("CODESIGN_OPT_DB") or DEFAULT_DATABASE, create=create)
-
-
 def _workload(given: Workload | str | Path) -> Workload:
     return given if isinstance(given, Workload) else resolve_workload(str(given), where="workload")
 
 
 def _system(given: System | str | Path) -> System:
     return given if isinstance(given, System) else resolve_system(str(given), where="system")
-
-
-def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a study file's keys as a specification holds them."""
-    others = {"workload": "", "system": "", "processors": 1, "batch": 1}
-    file = validated(StudyFile, {**others, **changes}, where="search")
-    values = {key: getattr(file, key) for key in changes}
-    if "reproduce" in changes:
-        reproduced = parse_errata(",".join(file.reproduce), where="search: reproduce")
-        values["reproduce"] = tuple(erratum.name for erratum in Erratum if erratum in reproduced)
-    return values
 
 
 def _as_data(given: Workload | System | str | Path) -> Any:
@@ -360,10 +223,6 @@ def _strategies(given: StrategyInput, system: System) -> StrategyTable:
     return StrategyTable.from_strategies(given)
 
 
-def _listed(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
-
-
 def _metrics(estimated: Estimate, rows: int) -> dict[str, Any]:
     return {
         metric.name: np.broadcast_to(metric.evaluate(estimated), (rows,))
@@ -371,10 +230,14 @@ def _metrics(estimated: Estimate, rows: int) -> dict[str, Any]:
     }
 
 
+def _units(system: System) -> dict[str, str]:
+    return {metric.name: "" if metric.unit == "1" else metric.unit for metric in available_metrics(system)}
+
+
+def _listed(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
 def _extra_metrics(system: System, strategies: Mapping[str, Any]) -> list[Metric]:
     """Available metrics that are no columns of the strategies already."""
     return [metric for metric in available_metrics(system) if metric.name not in strategies]
-
-
-def _units(system: System) -> dict[str, str]:
-    return {metric.name: "" if metric.unit == "1" else metric.unit for metric in available_metrics(system)}

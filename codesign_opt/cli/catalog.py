@@ -1,0 +1,111 @@
+"""`codesign-opt catalog`: the workloads, systems and studies that are shipped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codesign_opt.cli import options
+
+if TYPE_CHECKING:
+    from codesign_opt.catalog.lookup import Shelf
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show the shipped workloads, systems and studies.")
+
+_SHELF = typer.Argument(
+    metavar="|".join(options.SHELVES), help="Only these; all by default.",
+    autocompletion=options.words(options.SHELVES),
+)  # fmt: skip
+_NAME = typer.Argument(
+    metavar="NAME", help="Name of a workload, system or study.",
+    autocompletion=lambda incomplete: [
+        name for shelf in options.SHELVES for name in options.shipped(shelf)(incomplete)
+    ],
+)  # fmt: skip
+
+
+@app.command("list", epilog=options.examples("codesign-opt catalog list", "codesign-opt catalog list systems"))
+def list_entries(
+    shelf: Annotated[str | None, _SHELF] = None,
+    json: Annotated[bool, options.JSON] = False,
+) -> None:
+    """List what is shipped, with a line about each."""
+    from codesign_opt.catalog import describe, names
+    from codesign_opt.cli.output import write, write_json
+    from codesign_opt.cli.values import choice
+
+    chosen = options.SHELVES if shelf is None else (choice(shelf, "catalog list", options.SHELVES),)
+    shelves: dict[str, dict[str, str]] = {word: {name: describe(word, name) for name in names(word)} for word in chosen}
+    if json:
+        write_json(shelves)
+        return
+    size = max(len(name) for entries in shelves.values() for name in entries)
+    lines = []
+    for word, entries in shelves.items():
+        lines += [f"{word}:", *_entries(entries, size), ""]
+    write("\n".join(lines[:-1]))
+
+
+@app.command(
+    epilog=options.examples(
+        "codesign-opt catalog show gpt3-175b", "codesign-opt catalog show price-study > my-study.toml"
+    )
+)
+def show(
+    name: Annotated[str, _NAME],
+    json: Annotated[bool, options.JSON] = False,
+) -> None:
+    """Show a file of the catalogue, to start one's own from."""
+    from codesign_opt.catalog import names, text
+    from codesign_opt.cli.output import write, write_json
+    from codesign_opt.errors import InputError, nearest
+
+    shelf = next((word for word in options.SHELVES if name in names(word)), None)
+    if shelf is None:
+        known = [entry for word in options.SHELVES for entry in names(word)]
+        hint = nearest(name, known)
+        raise InputError(
+            f"unknown workload, system or study '{name}'",
+            hint if hint.startswith("did") else "'codesign-opt catalog list' shows all",
+        )
+    if json:
+        write_json({"name": name, "shelf": shelf, **_content(shelf, name)})
+    else:
+        write(text(shelf, name).rstrip("\n"))
+
+
+def _entries(entries: dict[str, str], size: int) -> list[str]:
+    """A line for each entry, continued below its description where it is too long."""
+    import textwrap
+
+    from codesign_opt.cli.output import width
+
+    lines: list[str] = []
+    for name, description in entries.items():
+        first, rest = f"  {name:<{size}}  ", " " * (size + 4)
+        lines += textwrap.wrap(
+            description, max(width(), size + 30), initial_indent=first, subsequent_indent=rest, break_long_words=False
+        )
+    return lines
+
+
+def _content(shelf: Shelf, name: str) -> dict[str, Any]:
+    """A workload's sizes, a system's parameters in SI units, or a study's specification."""
+    from codesign_opt.catalog import describe, resolve_system, resolve_workload, study_path
+
+    about = {"description": describe(shelf, name)}
+    if shelf == "workloads":
+        import dataclasses
+
+        return {**about, "workload": dataclasses.asdict(resolve_workload(name))}
+    if shelf == "systems":
+        from codesign_opt.systems.parameters import parameters
+
+        numbers = parameters(resolve_system(name))
+        named = {path: {"value": value, "unit": unit} for path, (value, unit) in numbers.items()}
+        return {**about, "parameters": named}
+    from codesign_opt.studies.canonical import specification_to_dict
+    from codesign_opt.studies.specification import read_study
+
+    return {**about, "specification": specification_to_dict(read_study(study_path(name)))}

@@ -1,0 +1,176 @@
+"""`codesign-opt search`: run a study, or continue it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codesign_opt.cli import options
+from codesign_opt.cli.errors import INTERRUPTED
+from codesign_opt.errors import StorageError
+
+if TYPE_CHECKING:
+    from codesign_opt.cli.progress import Report
+    from codesign_opt.cli.study_input import StudyChanges
+    from codesign_opt.studies.runner import Progress
+
+EXAMPLES = options.examples(
+    "codesign-opt search",
+    "codesign-opt search my-study.toml --budget 10m",
+    "codesign-opt search --workload gpt3-175b --system a100-80g --processors 512 --batch 512",
+    "codesign-opt search price-study --set 'memory_tier2.bandwidth=200 GB/s' --name fast-ddr",
+)
+
+_STUDY = typer.Argument(
+    metavar="STUDY", help="Study file (TOML) or catalogue name; the small default study if absent.",
+    autocompletion=options.shipped("studies"),
+)  # fmt: skip
+_PROCESSORS = typer.Option(
+    "--processors", metavar="N|A,B|LOW..HIGH:STEP|MONEY",
+    help="Number of processors, numbers to choose from, or a budget such as '125 M$' or '125 M$:8' (multiples of 8).",
+)  # fmt: skip
+_BUDGET = typer.Option(
+    "--budget", metavar="N|TIME", help="Total over all runs of the study: trials, or a time such as 10m."
+)
+_NAME = typer.Option("--name", metavar="NAME", help="What the database calls the study; by default as the study says.")
+_RESUME = typer.Option(
+    "--resume/--no-resume", show_default=False,
+    help="Continue a stored study; --no-resume refuses to. By default a study with the same specification continues.",
+)  # fmt: skip
+_METHOD = typer.Option(
+    "--method", metavar="|".join(options.METHODS), autocompletion=options.words(options.METHODS),
+    help="exact: every strategy on every machine; bilevel: every strategy on sampled machines; flat: both sampled.",
+)  # fmt: skip
+_SAMPLER = typer.Option(
+    "--sampler", metavar="|".join(options.SAMPLERS), autocompletion=options.words(options.SAMPLERS),
+    help="What proposes machines.",
+)  # fmt: skip
+_SEED = typer.Option("--seed", metavar="N", help="Of the sampler.")
+_TOP_K = typer.Option("--top-k", metavar="N", help="Strategies kept of every trial.")
+_FREE = typer.Option(
+    "--free", metavar="PATH=LOW..HIGH[:log]|PATH=A,B", show_default=False,
+    help="Parameter of the system to choose, for instance 'memory_tier1.capacity=20 GiB..120 GiB'; may be repeated.",
+)  # fmt: skip
+_SET = typer.Option(
+    "--set", metavar="PATH=VALUE", show_default=False,
+    help="Parameter of the system that differs, for instance 'network_tiers.1.latency=5 us'; may be repeated.",
+)  # fmt: skip
+_WORKERS = typer.Option("--workers", metavar="N", help="Processes that evaluate; the result does not depend on it.")
+
+
+def search(
+    study: Annotated[str | None, _STUDY] = None,
+    workload: Annotated[str | None, options.WORKLOAD] = None,
+    system: Annotated[str | None, options.SYSTEM] = None,
+    processors: Annotated[str | None, _PROCESSORS] = None,
+    batch: Annotated[str | None, options.BATCH] = None,
+    datatype: Annotated[str | None, options.DATATYPE] = None,
+    budget: Annotated[str | None, _BUDGET] = None,
+    database: Annotated[str, options.DATABASE] = options.DEFAULT_DATABASE,
+    name: Annotated[str | None, _NAME] = None,
+    resume: Annotated[bool | None, _RESUME] = None,
+    method: Annotated[str | None, _METHOD] = None,
+    sampler: Annotated[str | None, _SAMPLER] = None,
+    seed: Annotated[str | None, _SEED] = None,
+    top_k: Annotated[str | None, _TOP_K] = None,
+    objective: Annotated[list[str] | None, options.OBJECTIVES] = None,
+    constraint: Annotated[list[str] | None, options.CONSTRAINTS] = None,
+    free: Annotated[list[str] | None, _FREE] = None,
+    settings: Annotated[list[str] | None, _SET] = None,
+    limit: Annotated[list[str] | None, options.LIMITS] = None,
+    uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
+    all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
+    reproduce: Annotated[str | None, options.REPRODUCE] = None,
+    workers: Annotated[str, _WORKERS] = "1",
+    quiet: Annotated[bool, options.QUIET] = False,
+    json: Annotated[bool, options.JSON] = False,
+) -> None:
+    """Run or continue a study; print its Pareto front.
+
+    A study is a file, a catalogue name, or options alone (--workload, --system, --processors and --batch); options
+    change what a file says. Ctrl-C stops it; the same command continues it.
+    """
+    from codesign_opt.cli import values
+    from codesign_opt.cli.study_input import StudyChanges
+
+    keys = {
+        "name": name,
+        "workload": workload,
+        "system": system,
+        "processors": None if processors is None else values.processors(processors),
+        "batch": None if batch is None else values.whole_number(batch, "--batch"),
+        "datatype": None if datatype is None else values.choice(datatype, "--datatype", options.DATATYPES),
+        "objectives": objective or None,
+        "constraints": constraint or None,
+        "method": None if method is None else values.choice(method, "--method", options.METHODS),
+        "sampler": None if sampler is None else values.choice(sampler, "--sampler", options.SAMPLERS),
+        "seed": None if seed is None else values.whole_number(seed, "--seed", lowest=0),
+        "budget": budget,
+        "top_k": None if top_k is None else values.whole_number(top_k, "--top-k"),
+        "reproduce": reproduce,
+    }
+    switches = {"uneven_stages": uneven_stages, "all_divisors": all_divisors}
+    changes = StudyChanges(
+        keys={key: value for key, value in keys.items() if value is not None},
+        settings=values.settings(settings or ()),
+        free=values.free_parameters(free or ()),
+        strategies=values.limits(limit or ()) | {key: True for key, given in switches.items() if given},
+    )
+    _search(
+        study,
+        changes,
+        database=database,
+        resume=resume,
+        workers=values.whole_number(workers, "--workers"),
+        quiet=quiet,
+        json=json,
+    )
+
+
+def _search(
+    study: str | None,
+    changes: StudyChanges,
+    *,
+    database: str,
+    resume: bool | None,
+    workers: int,
+    quiet: bool,
+    json: bool,
+) -> None:
+    from codesign_opt import api
+    from codesign_opt.cli.output import note, plural
+    from codesign_opt.cli.progress import reporting
+    from codesign_opt.cli.study_input import stored_record, stored_study, study_specification
+    from codesign_opt.cli.study_output import write_search_result
+    from codesign_opt.studies.canonical import specification_hash
+
+    specification = (stored_study(study, changes, database) if resume else None) or study_specification(study, changes)
+    known = stored_record(specification.name, database)
+    if known is not None and resume is False:
+        raise StorageError(f"a study named '{specification.name}' is stored already", "choose another --name")
+    if known is not None and known.specification_hash == specification_hash(specification) and not quiet:
+        note(f"continuing study '{specification.name}' (trials so far: {known.trials})")
+    try:
+        with reporting(specification.name, quiet=quiet) as report:
+            result = api.search(specification, db=database, workers=workers, progress=partial(_report, report))
+    except KeyboardInterrupt:
+        result = None
+    if result is None or result.finished == "interrupted":
+        so_far = f" after {plural(result.evaluations, 'trial')}" if result else ""
+        note(f"interrupted{so_far}: the same command with --resume continues study '{specification.name}'")
+        raise typer.Exit(INTERRUPTED)
+    write_search_result(result, database=database, json=json)
+
+
+def _report(report: Report, progress: Progress) -> None:
+    shares = [
+        done / budget
+        for done, budget in ((progress.trials, progress.budget_trials), (progress.seconds, progress.budget_seconds))
+        if budget
+    ]
+    report(
+        min(1.0, max(shares, default=0.0)),
+        f"{progress.trials} trials, {progress.feasible} feasible, {progress.front} on the front",
+    )

@@ -1,0 +1,145 @@
+"""Values of options: text to numbers, lists and tables, with errors that name the option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from codesign_opt.errors import InputError, nearest
+
+Value = int | bool | str
+Word = TypeVar("Word", bound=str)
+
+
+def whole_number(text: str, option: str, *, lowest: int = 1) -> int:
+    """A whole number of at least `lowest`.
+
+    Raises:
+        InputError: Anything else.
+    """
+    if not re.fullmatch(r"[+-]?\d{1,18}", text.strip()) or int(text) < lowest:
+        raise InputError(f"{option}: {text!r} is not allowed", f"a whole number, at least {lowest}")
+    return int(text)
+
+
+def choice(text: str, option: str, allowed: Sequence[Word]) -> Word:
+    """One of the `allowed` words.
+
+    Raises:
+        InputError: Any other word; the hint names the nearest.
+    """
+    for word in allowed:
+        if word == text:
+            return word
+    raise InputError(f"{option}: {text!r} is not allowed", nearest(text, allowed))
+
+
+def limits(texts: Iterable[str], option: str = "--limit") -> dict[str, list[Value]]:
+    """Dimension to the values it may take, of texts such as "tp=1,2,4".
+
+    Raises:
+        InputError: No "=", no value, an unknown dimension, or one that comes twice.
+    """
+    from codesign_opt.strategies.space import LIMITABLE
+
+    result: dict[str, list[Value]] = {}
+    for text in texts:
+        name, values = _assignment(text, option, "tp=1,2,4")
+        if name not in LIMITABLE:
+            raise InputError(f"{option}: unknown dimension '{name}' in {text!r}", nearest(name, LIMITABLE))
+        if name in result:
+            raise InputError(f"{option}: '{name}' comes twice", f"list its values: {name}=A,B")
+        result[name] = [_plain(value) for value in _listed(values, option, text)]
+    return result
+
+
+def settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
+    """Parameter path to value, of texts such as "memory_tier1.capacity=80 GiB".
+
+    Raises:
+        InputError: No "=", no value, or a path that comes twice.
+    """
+    result: dict[str, str] = {}
+    for text in texts:
+        path, value = _assignment(text, option, "memory_tier1.capacity=80 GiB")
+        if path in result:
+            raise InputError(f"{option}: '{path}' comes twice", "keep one of them")
+        result[path] = value
+    return result
+
+
+def free_parameters(texts: Iterable[str], option: str = "--free") -> dict[str, dict[str, Any]]:
+    """Parameter path to range or choices, as a study file's `[system.free]` holds them.
+
+    A range is "path=20 GiB..120 GiB", logarithmic with ":log" after it; choices are "path=20 GiB,40 GiB".
+
+    Raises:
+        InputError: No "=", no value, an unknown scale, or a path that comes twice.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        path, values = _assignment(text, option, "memory_tier1.capacity=20 GiB..120 GiB")
+        if path in result:
+            raise InputError(f"{option}: '{path}' comes twice", "keep one of them")
+        low, dots, high = (part.strip() for part in values.partition(".."))
+        if not dots:
+            result[path] = {"choices": _listed(values, option, text)}
+            continue
+        high, colon, scale = (part.strip() for part in high.partition(":"))
+        if not low or not high:
+            raise InputError(f"{option}: {text!r} lacks an end of the range", "write for instance 20 GiB..120 GiB")
+        result[path] = {"low": low, "high": high}
+        if colon:
+            result[path]["scale"] = choice(scale, f"{option}: {path}: scale", ("linear", "log"))
+    return result
+
+
+def processors(text: str, option: str = "--processors") -> Any:
+    """What a study file's key `processors` holds: "512", "16,32,64", "64..512:64", or a budget such as "125 M$".
+
+    Raises:
+        InputError: Anything else.
+    """
+    if "$" in text or "USD" in text:
+        budget, colon, multiple = (part.strip() for part in text.partition(":"))
+        return {"budget": budget, **({"multiple": whole_number(multiple, option)} if colon else {})}
+    low, dots, rest = text.partition("..")
+    if dots:
+        high, colon, step = rest.partition(":")
+        if not colon:
+            raise InputError(f"{option}: {text!r} has no step", "write for instance 64..512:64")
+        counts = {"low": low, "high": high, "step": step}
+        return {name: whole_number(count, option) for name, count in counts.items()}
+    counts_listed = [whole_number(part, option) for part in text.split(",")]
+    return counts_listed if len(counts_listed) > 1 else counts_listed[0]
+
+
+def names(text: str, option: str) -> list[str]:
+    """The names in "a,b,c".
+
+    Raises:
+        InputError: There is none, or an empty one.
+    """
+    return _listed(text, option, text)
+
+
+def _assignment(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not name or not equals or not value:
+        raise InputError(f"{option}: {text!r} is not a name, '=' and a value", f"write for instance '{example}'")
+    return name, value
+
+
+def _listed(values: str, option: str, text: str) -> list[str]:
+    parts = [part.strip() for part in values.split(",")]
+    if not all(parts):
+        raise InputError(f"{option}: an empty value in {text!r}", "separate values with single commas")
+    return parts
+
+
+def _plain(text: str) -> Value:
+    """A whole number, true or false, or the word itself."""
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    return {"true": True, "false": False}.get(text, text)
