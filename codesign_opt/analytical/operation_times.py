@@ -71,7 +71,7 @@ class ExchangeTimes:
         lf, la, lr: Link time of the same, seconds.
         Tf, Ta, Tw: Processing time of forward, activation-gradient and weight-gradient stages.
         Ef, Ea, Er: Exposed communication time.
-        Ew: Exposed re-communication time beside the weight gradient, which the per-operation list reports.
+        Ew: Exposed re-communication time as the per-operation list reports it; `Er` unless erratum E4 is reproduced.
     """
 
     qf: Array
@@ -214,21 +214,20 @@ def _exchange(
 
     lf, la, lr = link(split)
     hf, ha, hr = (lf, la, lr) if split_hidden is split else link(split_hidden)
-    again_elsewhere = np.where(s.full, 0.0, hr) if Erratum.E4 not in reproduce else hr
+    charged_twice = Erratum.E4 in reproduce
     overlap = _overlap(s, keys, hardware, reproduce)
     Tf, Ef = _stage(operations, overlap, hardware, stages.ff, stages.fm, hf, lf)
     Ta, Ea = _stage(operations, overlap, hardware, stages.af, stages.am, ha, la)
-    Tw, Ew = _stage(operations, overlap, hardware, stages.wf, stages.wm, again_elsewhere, lr)
+    Tw, Ew = _stage(operations, overlap, hardware, stages.wf, stages.wm, hr if charged_twice else np.where(s.full, 0.0, hr), lr)
     of_forward = np.where(RM, Ef, 0.0)
-    if Erratum.E4 not in reproduce:
-        of_forward = np.where(s.full, of_forward, Ew)
+    of_product = of_forward if charged_twice else np.where(s.full, of_forward, Ew)
+    Er = np.where(operations.overlapped, of_product, np.where(operations.collective, lr, 0.0))
     return ExchangeTimes(
         qf=np.where(communicates & (Z | split), wire.Q, 0.0),
         qa=np.where(communicates & (~Z | split), wire.Q, 0.0),
         qr=np.where(communicates & (Z | split) & RM, wire.Q, 0.0),
         lf=lf, la=la, lr=lr, Tf=Tf, Ta=Ta, Tw=Tw, Ef=Ef, Ea=Ea,
-        Er=np.where(operations.overlapped, of_forward, np.where(operations.collective, lr, 0.0)),
-        Ew=Ew,
+        Er=Er, Ew=Ew if charged_twice else Er,
     )  # fmt: skip
 
 

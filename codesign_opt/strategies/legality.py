@@ -6,8 +6,10 @@ memory that a strategy needs is judged after the estimate (`analytical.feasibili
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -142,9 +144,10 @@ def explain(rule: Rule, facts: Facts, row: int) -> Violation:
 
 def nearest_divisors(number: int, value: int) -> str:
     """The divisors of `number` next to `value`, in words."""
-    below = next((d for d in range(min(value, number), 0, -1) if number % d == 0 and d != value), None)
-    above = next((d for d in range(value + 1, number + 1) if number % d == 0), None)
-    return " or ".join(str(divisor) for divisor in (below, above) if divisor is not None)
+    small = [d for d in range(1, isqrt(max(number, 0)) + 1) if number % d == 0]
+    divisors = sorted({*small, *(number // d for d in small)})
+    below, above = bisect_left(divisors, value), bisect_right(divisors, value)
+    return " or ".join(str(divisor) for divisor in (*divisors[:below][-1:], *divisors[above:][:1]))
 
 
 def _nearest_multiples(number: int, value: int) -> list[int]:

@@ -200,7 +200,7 @@ class StrategySpace:
 
     def _what_limits(self, workload: Workload, processors: int, batch: int) -> str:
         if not self.limits:
-            smallest = StrategySpace()._smallest_dp(workload, processors)
+            smallest = self._smallest_dp(workload, processors)
             return f"batch must be at least {smallest}, the smallest dp of a legal layout" if smallest else ""
         return "the limits on " + ", ".join(self.limits) + " exclude every combination that divides"
 

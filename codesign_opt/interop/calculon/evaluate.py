@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import ALL, Erratum
 from codesign_opt.analytical.feasibility import overflowing_tier
 from codesign_opt.analytical.model import Model, model
 from codesign_opt.analytical.statistics import statistics
-from codesign_opt.errors import CodesignError, StrategyError
-from codesign_opt.interop.calculon.read import Source, encode_execution, read_application, read_system
+from codesign_opt.errors import CodesignError, InputError, StrategyError
+from codesign_opt.interop.calculon.read import Source, encode_execution, read_application, read_system, unknown_words
 from codesign_opt.strategies import StrategyTable
 from codesign_opt.strategies.legality import RULES, Facts, explain, first_broken
 from codesign_opt.systems import System
@@ -45,48 +44,88 @@ def evaluate(
 
 def evaluate_many(cases: Sequence[Case], reproduce: Set[Erratum] = ALL) -> list[Statistics | CodesignError]:
     """The statistics of each case, or the error that `evaluate` would raise, in order; all in one pass."""
-    if not cases:
-        return []
     workloads, workload = _distinct([case[0] for case in cases], read_application, Workload)
     systems, system = _distinct([case[2] for case in cases], read_system, System)
-    rows = [encode_execution(case[1]) for case in cases]
-    table = StrategyTable({name: [row[name] for row in rows] for name in rows[0]})
-
-    results: list[Statistics | CodesignError | None] = [None] * len(cases)
-    facts = Facts(table, workloads, systems, workload, system)
-    broken = first_broken(facts)
-    for row in np.flatnonzero(broken >= 0):
-        results[row] = _refusal(facts, int(broken[row]), int(row))
-    index = np.flatnonzero(broken < 0)
-    evaluated = model(
-        workloads, systems, table.take(index), workload=workload[index], system=system[index], reproduce=reproduce
-    )
-    for position, result in zip(index, _results(evaluated), strict=True):
-        results[position] = result
+    rows = [_attempt(encode_execution, case[1]) for case in cases]
+    results: list[Statistics | CodesignError | None] = [
+        next((part for part in parts if isinstance(part, InputError)), None)
+        for parts in zip(workload, rows, system, strict=True)
+    ]
+    readable = [row for row, error in enumerate(results) if error is None]
+    if readable:
+        table = StrategyTable({name: [rows[row][name] for row in readable] for name in rows[readable[0]]})
+        index = (np.array([part[row] for row in readable]) for part in (workload, system))
+        facts = Facts(table, workloads, systems, *index)
+        executions = [cases[row][1] for row in readable]
+        for row, result in zip(readable, _judged(facts, table, executions, reproduce), strict=True):
+            results[row] = result
     return [result for result in results if result is not None]
+
+
+def _judged(
+    facts: Facts, table: StrategyTable, executions: Sequence[Mapping[str, Any]], reproduce: Set[Erratum]
+) -> list[Statistics | CodesignError]:
+    """The result of each row, of which those that break a rule are not evaluated."""
+    broken = first_broken(facts)
+    results: dict[int, Statistics | CodesignError] = {
+        row: _refusal(facts, int(broken[row]), row, executions[row]) for row in np.flatnonzero(broken >= 0).tolist()
+    }
+    index = np.flatnonzero(broken < 0)
+    if len(index):
+        evaluated = model(
+            facts.workloads,
+            facts.systems,
+            table.take(index),
+            workload=facts.workload[index],
+            system=facts.system[index],
+            reproduce=reproduce,
+        )
+        results.update(zip(index.tolist(), _results(evaluated), strict=True))
+    return [results[row] for row in range(table.rows)]
+
+
+def _attempt(read: Callable[[Any], Any], source: Any) -> Any:
+    """What is read, or the error that reading raises."""
+    try:
+        return read(source)
+    except InputError as error:
+        return error
 
 
 def _distinct(
     sources: Sequence[Any], read: Callable[[Any], Any], kind: type
-) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct objects, and the index of each source's object."""
-    of_identity: dict[int, int] = {}
-    of_content: dict[Any, int] = {}
+) -> tuple[list[Any], list[int | InputError]]:
+    """The distinct objects, and for each source the index of its object, or the error that reading it raises."""
+    of_identity: dict[int, int | InputError] = {}
+    of_content: dict[Any, int | InputError] = {}
     objects: list[Any] = []
     for source in sources:
         if id(source) in of_identity:
             continue
-        content = json.dumps(source) if isinstance(source, dict) else source if isinstance(source, str) else id(source)
+        content = _content(source)
         if content not in of_content:
-            of_content[content] = len(objects)
-            objects.append(source if isinstance(source, kind) else read(source))
+            found = source if isinstance(source, kind) else _attempt(read, source)
+            of_content[content] = found if isinstance(found, InputError) else len(objects)
+            if not isinstance(found, InputError):
+                objects.append(found)
         of_identity[id(source)] = of_content[content]
-    return objects, np.array([of_identity[id(source)] for source in sources])
+    return objects, [of_identity[id(source)] for source in sources]
 
 
-def _refusal(facts: Facts, rule: int, row: int) -> StrategyError:
+def _content(source: Any) -> Any:
+    """Equal for equal JSON objects and paths; other things equal themselves only."""
+    if isinstance(source, dict):
+        try:
+            return json.dumps(source)
+        except (TypeError, ValueError):
+            return id(source)
+    return source if isinstance(source, str) else id(source)
+
+
+def _refusal(facts: Facts, rule: int, row: int, execution: Mapping[str, Any]) -> StrategyError:
     violation = explain(RULES[rule], facts, row)
-    return StrategyError(violation.sentence, violation.nearest, violation.code)
+    named = (error for error in unknown_words(execution) if error.code == violation.code)
+    return next(named, StrategyError(violation.sentence, violation.nearest, violation.code))
 
 
 def _results(evaluated: Model) -> list[Statistics | CodesignError]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ Source = Mapping[str, Any] | str | Path
 """A parsed JSON object, or the path of a file that holds one."""
 
 MAXIMUM_BYTES = 10_000_000
+
+MAXIMUM_NUMBER = 1e100
+"""Below what floats hold, so that numbers stay finite in SI units."""
 
 
 def read_application(source: Source, *, name: str = "") -> Workload:
@@ -44,14 +47,8 @@ def read_execution(source: Source) -> Strategy:
     """
     data, where = _load(source)
     row = encode_execution(data, where)
-    for name, value in row.items():
-        if name in OPTION_COLUMNS and value < 0:
-            theirs = next(key for key, ours in EXECUTION.items() if ours == name)
-            raise StrategyError(
-                f"{where}{theirs} = {data[theirs]!r} is not a known word",
-                "allowed: " + ", ".join(WORDS[name]),
-                "datatype_unknown" if name == "datatype" else "bad_enum",
-            )
+    for error in unknown_words(data, where):
+        raise error
     return StrategyTable({name: [value] for name, value in row.items()}).strategy(0)
 
 
@@ -71,6 +68,17 @@ def encode_execution(data: Mapping[str, Any], where: str = "") -> dict[str, Any]
         else:
             row[ours] = _integer(data, theirs, where, positive=False)
     return row
+
+
+def unknown_words(data: Mapping[str, Any], where: str = "") -> Iterator[StrategyError]:
+    """An error for each option of an execution whose word is not known."""
+    for theirs, ours in EXECUTION.items():
+        if ours in OPTION_COLUMNS and not (isinstance(data[theirs], str) and data[theirs] in WORDS[ours]):
+            yield StrategyError(
+                f"{where}{theirs} = {data[theirs]!r} is not a known word",
+                "allowed: " + ", ".join(WORDS[ours]),
+                "datatype_unknown" if ours == "datatype" else "bad_enum",
+            )
 
 
 def read_system(source: Source, *, name: str = "") -> System:
@@ -102,6 +110,8 @@ def _load(source: Source) -> tuple[Mapping[str, Any], str]:
     """The object, and the beginning of every message about it."""
     if isinstance(source, Mapping):
         return source, ""
+    if not isinstance(source, str | Path):
+        raise InputError(f"{source!r} is neither a JSON object nor a path", "give a dict, or the path of a JSON file")
     path = Path(source)
     try:
         if path.stat().st_size > MAXIMUM_BYTES:
@@ -144,7 +154,7 @@ def _number(
     most: float | None = None, below: float | None = None,
 ) -> float:  # fmt: skip
     value = data[key]
-    good = isinstance(value, int | float) and not isinstance(value, bool) and float("-inf") < value < float("inf")
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAXIMUM_NUMBER
     good = good and (value > above if above is not None else value >= least)
     good = good and (most is None or value <= most) and (below is None or value < below)
     if not good:

@@ -108,7 +108,8 @@ def _stages(
 
 def _least_of_layouts(values: Array, shape: tuple[int, ...]) -> Array:
     """For each layout the smallest of some values over the grid's other axes."""
-    least: Array = np.min(values, axis=tuple(range(len(shape) - 1)))
+    aligned = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
+    least: Array = np.min(aligned, axis=tuple(range(len(shape) - 1)))
     return np.broadcast_to(least, shape[-1:])
 
 

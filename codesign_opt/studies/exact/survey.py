@@ -117,19 +117,19 @@ def survey(question: ExactQuestion, space: Space) -> Survey:
 
 
 def nearest_memory_miss(question: ExactQuestion, space: Space, found: Survey) -> NearestMiss | None:
-    """The strategy that the network allows and that overflows memory least, as a share of the capacity."""
+    """The strategy that the network allows and whose worst overflow is least, as a share of the tier's capacity."""
     best: NearestMiss | None = None
+    tiers = {"memory_tier1": question.system.memory_tier1, "memory_tier2": question.system.memory_tier2}
     for memory, fit in zip(space.memories, found.fits, strict=True):
-        for reason, needs, tier in (
-            ("memory_tier1", memory.needs.tier1, question.system.memory_tier1),
-            ("memory_tier2", memory.needs.tier2, question.system.memory_tier2),
-        ):
-            missing = needs - tier.capacity
-            share = missing / tier.capacity if tier.capacity else missing
-            at, least = least_of(share, fit.placed & (missing > 0), memory.grid)
-            if at is not None and (best is None or least < best.share):
-                amount = float(np.broadcast_to(missing, memory.grid.shape)[at])
-                best = NearestMiss(reason, amount, least, row_at(memory.grid, at))
+        needs = (memory.needs.tier1, memory.needs.tier2)
+        missing = [need - tier.capacity for need, tier in zip(needs, tiers.values(), strict=True)]
+        shares = [over / (tier.capacity or 1.0) for over, tier in zip(missing, tiers.values(), strict=True)]
+        worst = np.maximum(*shares)
+        at, least = least_of(worst, fit.placed & (worst > 0), memory.grid)
+        if at is not None and (best is None or least < best.share):
+            tier = next(i for i, share in enumerate(shares) if np.broadcast_to(share, memory.grid.shape)[at] == least)
+            amount = float(np.broadcast_to(missing[tier], memory.grid.shape)[at])
+            best = NearestMiss(list(tiers)[tier], amount, least, row_at(memory.grid, at))
     return best
 
 
