@@ -28,7 +28,11 @@ def test_the_commands_of_a_page_work_in_an_empty_folder(page: Path, tmp_path: Pa
         (tmp_path / name).write_text(content)
     for arguments in commands(page):
         run = subprocess.run(
-            [sys.executable, "-m", "codesign_opt", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "codesign_opt", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert run.returncode == 0, f"codesign-opt {shlex.join(arguments)}\n{run.stderr}"
         assert run.stdout.strip() or "--output" in arguments

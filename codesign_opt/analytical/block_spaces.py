@@ -70,9 +70,7 @@ def block_spaces(workloads: Sequence[Workload], keys: Mapping[str, Array], repro
     return BlockSpaces(**result)
 
 
-def _totals(
-    operations: OperationColumns, s: BlockShapes, training: Array, reproduce: Set[Erratum]
-) -> dict[str, Array]:
+def _totals(operations: OperationColumns, s: BlockShapes, training: Array, reproduce: Set[Erratum]) -> dict[str, Array]:
     e, weights = s.e, operations["weights"]
     keeps = training if Erratum.E12 not in reproduce else np.ones_like(training)
     held = operations["Kb"].sum(axis=0)

@@ -80,9 +80,7 @@ def memory_needs(
     m1_optimizer = np.where(ooff, optim_min, optim)
     offloadable = np.where(spaces.keeps_activations, np.where(full, ckpt, act), 0.0)
     tier2 = (
-        np.where(woff, weight, 0.0)
-        + np.where(aoff, offloadable, 0.0)
-        + np.where(ooff, state.gradient * N + optim, 0.0)
+        np.where(woff, weight, 0.0) + np.where(aoff, offloadable, 0.0) + np.where(ooff, state.gradient * N + optim, 0.0)
     )
     return MemoryNeeds(
         tier1=m1_weight + m1_activation + (m1_gradient + m1_optimizer) + spaces.agr,

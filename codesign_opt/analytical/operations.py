@@ -88,9 +88,7 @@ class Operation:
 
 def fork(s: BlockShapes, name: str, n: Array, consumers: int) -> Operation:
     """One activation read by several consumers; its gradients are added."""
-    return Operation(
-        name=name, Fa=consumers * n, I=n, K=n, Ya=s.e * n * (consumers + 1), Kb=s.e * n, stored=s.e * n
-    )
+    return Operation(name=name, Fa=consumers * n, I=n, K=n, Ya=s.e * n * (consumers + 1), Kb=s.e * n, stored=s.e * n)
 
 
 def norm(s: BlockShapes, name: str, n: Array) -> Operation:
@@ -114,9 +112,7 @@ def linear(s: BlockShapes, name: str, x: Array | float, y: Array | float) -> Ope
     )  # fmt: skip
 
 
-def attention_product(
-    s: BlockShapes, name: str, x: Array, y: Array, z: Array, reproduce: Set[Erratum]
-) -> Operation:
+def attention_product(s: BlockShapes, name: str, x: Array, y: Array, z: Array, reproduce: Set[Erratum]) -> Operation:
     """H products of x by y with y by z: no weights, two products in the backward pass."""
     shared_heads = s.multiquery and Erratum.E17D not in reproduce
     right_operands = s.b if shared_heads else s.H
@@ -131,9 +127,7 @@ def attention_product(
 def softmax(s: BlockShapes, name: str, n: Array) -> Operation:
     """Softmax over n attention scores."""
     Y, bytes_ = s.e * (n + n), s.e * n
-    return Operation(
-        name=name, Ff=5 * n, Fa=8 * n, I=n, O=n, K=n, G=n, Yf=Y, Ya=Y, Kb=bytes_, Gb=bytes_, stored=bytes_
-    )
+    return Operation(name=name, Ff=5 * n, Fa=8 * n, I=n, O=n, K=n, G=n, Yf=Y, Ya=Y, Kb=bytes_, Gb=bytes_, stored=bytes_)
 
 
 def dropout(s: BlockShapes, name: str, n: Array, reproduce: Set[Erratum]) -> Operation:

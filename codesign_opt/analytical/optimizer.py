@@ -113,9 +113,7 @@ def _weights(
     return parts
 
 
-def _fill(
-    columns: dict[str, Array], members: Array, training: Array, totals: Mapping[str, Array], length: int
-) -> None:
+def _fill(columns: dict[str, Array], members: Array, training: Array, totals: Mapping[str, Array], length: int) -> None:
     for name, values in totals.items():
         columns.setdefault(name, np.empty(length))[members] = training * values.sum(axis=0)
 

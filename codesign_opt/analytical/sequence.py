@@ -116,9 +116,7 @@ def _mlp(s: BlockShapes, reproduce: Set[Erratum]) -> list[Operation]:
             linear(s, "MlpBlock_Mlp2", f / s.t, h).where(recomputed=s.full),
             collective(s, "MlpBlock_G", row_split=True).where(recommunicated=s.full, kept=False),
         ]
-    first = overlapped_product(
-        s, "MlpBlock_Mlp1_AG", h, f, row_split=False, reproduce=reproduce, input_kept=~regather
-    )
+    first = overlapped_product(s, "MlpBlock_Mlp1_AG", h, f, row_split=False, reproduce=reproduce, input_kept=~regather)
     second = overlapped_product(s, "MlpBlock_Mlp2_RS", f, h, row_split=True, reproduce=reproduce)
     return [
         first.where(recomputed=s.full, recommunicated=regather),

@@ -253,9 +253,7 @@ _CATALOGUE = (
     _share("memory_tier1", lambda estimate: _part(estimate.memory.tier1, estimate.memory_capacity), ""),
     _free("memory_tier1", lambda estimate: estimate.memory_capacity - estimate.memory.tier1),
     _bytes("memory_tier2_used", lambda memory: memory.tier2, "Memory tier 2 needed"),
-    _share(
-        "memory_tier2", lambda estimate: _part(estimate.memory.tier2, estimate.offload_capacity), "memory_tier2"
-    ),
+    _share("memory_tier2", lambda estimate: _part(estimate.memory.tier2, estimate.offload_capacity), "memory_tier2"),
     _free("memory_tier2", lambda estimate: estimate.offload_capacity - estimate.memory.tier2),
     _bytes("weight_memory", lambda memory: memory.weight, "Weights in memory tier 1"),
     _bytes("activation_memory", lambda memory: memory.activation, "Activations in memory tier 1"),

@@ -13,9 +13,7 @@ def fastest_tiers(tp: int, pp: int, dp: int, system: System) -> dict[str, int]:
         chosen = 0
         if degree > 1:
             fitting = (
-                index
-                for index, network in enumerate(system.network_tiers)
-                if _takes(network, groups[index] * degree)
+                index for index, network in enumerate(system.network_tiers) if _takes(network, groups[index] * degree)
             )
             chosen = next(fitting, 0)
             groups[chosen] *= degree

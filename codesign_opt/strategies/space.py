@@ -202,6 +202,9 @@ class StrategySpace:
         if not self.limits:
             smallest = self._smallest_dp(workload, processors)
             return f"batch must be at least {smallest}, the smallest dp of a legal layout" if smallest else ""
+        uneven = [p for p in self.limits.get("pp", ()) if workload.blocks % p]
+        if uneven and not self.uneven_stages:
+            return f"{workload.blocks} blocks are not a multiple of pp {uneven[0]}; uneven_stages would allow it"
         return "the limits on " + ", ".join(self.limits) + " exclude every combination that divides"
 
     def _smallest_dp(self, workload: Workload, processors: int) -> int:

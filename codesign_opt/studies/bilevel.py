@@ -46,9 +46,7 @@ def evaluate_machine(specification: StudySpecification, point: Point) -> Outcome
 
 def _nothing_feasible(specification: StudySpecification, question: ExactQuestion, answer: ExactAnswer) -> Outcome:
     if answer.nearest is None:
-        return Outcome(
-            state="failed", reason="the network allows none of the layouts", values={}, constraints={}
-        )
+        return Outcome(state="failed", reason="the network allows none of the layouts", values={}, constraints={})
     miss = answer.nearest
     estimated = question.estimate(miss.strategies)
     return Outcome(

@@ -107,4 +107,3 @@ def _narrowed(rows: list[dict[str, Any]], names: Sequence[str], shares: dict[str
 
 def _position(length: int, share: float) -> int:
     return min(int(share * length), length - 1)
-

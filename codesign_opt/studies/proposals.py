@@ -1,4 +1,4 @@
-"""What proposes the points of a study: a grid, a low-discrepancy sequence, or an Optuna sampler.
+"""What proposes the points of a study: a grid, random numbers, a low-discrepancy sequence, or an Optuna sampler.
 
 Proposals depend on the study's seed and on the trials so far alone. A killed and resumed study therefore goes on with
 exactly the points of an uninterrupted one.
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
 import optuna
+from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError, MissingExtraError, StorageError
 from codesign_opt.objectives import Objective
@@ -28,8 +30,9 @@ BATCH = {"exact": 16, "random": 16, "qmc": 16, "tpe": 8, "nsga2": 20, "gp": 4, "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A point and what became of it."""
+    """A point, its key, and what became of it."""
 
+    key: str
     point: Point
     outcome: Outcome
 
@@ -55,9 +58,7 @@ class Proposer(Protocol):
         """Take note of all batches of an earlier run."""
 
 
-def proposer(
-    sampler: str, dimensions: tuple[Dimension, ...], objectives: Sequence[Objective], seed: int
-) -> Proposer:
+def proposer(sampler: str, dimensions: tuple[Dimension, ...], objectives: Sequence[Objective], seed: int) -> Proposer:
     """The proposer of that name (`exact` enumerates finite dimensions; `auto` is a warm start and then TPE).
 
     Raises:
@@ -71,6 +72,8 @@ def proposer(
         raise InputError(f"cmaes takes one objective, not {len(objectives)}", "choose nsga2 or tpe")
     if sampler == "exact":
         return Enumeration(dimensions)
+    if sampler == "random":
+        return Uniform(dimensions, seed)
     if sampler == "qmc":
         return LowDiscrepancy(dimensions, seed)
     if sampler == "auto":
@@ -98,6 +101,28 @@ class Enumeration:
         self._done = sum(len(batch) for batch in batches)
 
 
+class Uniform:
+    """Independent points, uniform along every dimension."""
+
+    name = "random"
+    batch = BATCH["random"]
+
+    def __init__(self, dimensions: tuple[Dimension, ...], seed: int) -> None:
+        self._dimensions = dimensions
+        self._seed = seed
+        self._done = 0
+
+    def propose(self, count: int) -> list[Point]:
+        shares = np.random.default_rng(_seed(self._seed, self._done)).random((count, len(self._dimensions)))
+        return _points(self._dimensions, shares)
+
+    def record(self, trials: Sequence[Trial]) -> None:
+        self._done += len(trials)
+
+    def restore(self, batches: Sequence[Sequence[Trial]]) -> None:
+        self._done = sum(len(batch) for batch in batches)
+
+
 class LowDiscrepancy:
     """A scrambled Sobol sequence."""
 
@@ -108,22 +133,26 @@ class LowDiscrepancy:
         self._dimensions = dimensions
         self._seed = seed
         self._done = 0
+        self._sequence = np.empty((0, len(dimensions)))
 
     def propose(self, count: int) -> list[Point]:
-        from scipy.stats import qmc
-
-        sequence = qmc.Sobol(len(self._dimensions), scramble=True, rng=_seed(self._seed, 0))
-        rows = sequence.random_base2((self._done + count - 1).bit_length())[self._done : self._done + count]
-        return [
-            {dimension.name: dimension.at(share) for dimension, share in zip(self._dimensions, row, strict=True)}
-            for row in rows.tolist()
-        ]
+        end = self._done + count
+        if end > len(self._sequence):
+            self._sequence = self._first((end - 1).bit_length())
+        return _points(self._dimensions, self._sequence[self._done : end])
 
     def record(self, trials: Sequence[Trial]) -> None:
         self._done += len(trials)
 
     def restore(self, batches: Sequence[Sequence[Trial]]) -> None:
         self._done = sum(len(batch) for batch in batches)
+
+    def _first(self, logarithm: int) -> NDArray[np.float64]:
+        """The first 2^logarithm points of the sequence, which are the same however many there are."""
+        from scipy.stats import qmc
+
+        sequence = qmc.Sobol(len(self._dimensions), scramble=True, rng=_seed(self._seed, 0))
+        return np.asarray(sequence.random_base2(logarithm))
 
 
 class OptunaProposer:
@@ -173,7 +202,7 @@ class OptunaProposer:
 
     def _replay(self, batch: Sequence[Trial]) -> None:
         proposed = self.propose(len(batch))
-        if [point_key(point) for point in proposed] != [point_key(trial.point) for trial in batch]:
+        if [point_key(point) for point in proposed] != [trial.key for trial in batch]:
             raise StorageError(
                 f"the {self.name} sampler does not repeat the stored trials of this study",
                 f"resume it with the version of Optuna that began it (this is {optuna.__version__})",
@@ -258,6 +287,14 @@ _WITHOUT_CONSTRAINTS = ("cmaes",)
 """Samplers that would take an infeasible trial for a good one; to them it is a failed one."""
 
 
+def _points(dimensions: Sequence[Dimension], shares: NDArray[np.float64]) -> list[Point]:
+    """The points at shares from 0 to 1 along the dimensions, (point, dimension)."""
+    return [
+        {dimension.name: dimension.at(share) for dimension, share in zip(dimensions, row, strict=True)}
+        for row in shares.tolist()
+    ]
+
+
 def _seed(study_seed: int, trials: int) -> int:
     digest = hashlib.sha256(f"{study_seed}:{trials}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
@@ -270,8 +307,6 @@ def _distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution
 
 
 def _sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    if name == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
     if name == "tpe":
         return optuna.samplers.TPESampler(seed=seed, multivariate=True)
     if name == "nsga2":

@@ -92,9 +92,10 @@ def run_study(
     """
     proposing = _proposer(specification)
     begin_study(specification, database)
-    with lease(database, specification.name) as owner, evaluator(
-        specification, search_method(specification), workers
-    ) as evaluate:
+    with (
+        lease(database, specification.name) as owner,
+        evaluator(specification, search_method(specification), workers) as evaluate,
+    ):
         run = _Run.restored(specification, database, owner, proposing)
         while (finished := run.finished()) is None:
             run.one_batch(evaluate)
@@ -149,9 +150,7 @@ class _Run:
     values: list[list[float]] = field(default_factory=list)
 
     @classmethod
-    def restored(
-        cls, specification: StudySpecification, database: Database, owner: str, proposing: Proposer
-    ) -> _Run:
+    def restored(cls, specification: StudySpecification, database: Database, owner: str, proposing: Proposer) -> _Run:
         """The run after everything that is stored."""
         run = cls(
             specification=specification,
@@ -226,7 +225,7 @@ class _Run:
             if self._is_over(self.seconds + time.perf_counter() - start):
                 break
         decided = takewhile(lambda pair: pair[0] in outcomes, zip(keys, points, strict=True))
-        return [Trial(point=point, outcome=outcomes[key]) for key, point in decided]
+        return [Trial(key=key, point=point, outcome=outcomes[key]) for key, point in decided]
 
     def _is_over(self, seconds: float) -> bool:
         limit = self.specification.budget.seconds
@@ -236,18 +235,16 @@ class _Run:
         first: dict[str, int] = {}
         records = []
         for number, trial in enumerate(trials, start=self.trials):
-            key = point_key(trial.point)
-            known = self.known[key][0] if key in self.known else first.get(key)
-            records.append(_record(number, key, trial, known))
-            first.setdefault(key, number)
+            known = self.known[trial.key][0] if trial.key in self.known else first.get(trial.key)
+            records.append(_record(number, trial, known))
+            first.setdefault(trial.key, number)
         return records
 
     def _note(self, trials: Sequence[Trial], seconds: float) -> None:
         known = len(self.known)
         for number, trial in enumerate(trials, start=self.trials):
-            key = point_key(trial.point)
-            if key not in self.known:
-                self.known[key] = (number, trial.outcome)
+            if trial.key not in self.known:
+                self.known[trial.key] = (number, trial.outcome)
                 on_front = [candidate for candidate in trial.outcome.candidates if candidate.on_front]
                 self.values.extend(self._minimized(candidate.metrics) for candidate in on_front)
         self.repeated_batches = self.repeated_batches + 1 if len(self.known) == known else 0
@@ -309,6 +306,7 @@ def _require_same(specification: StudySpecification, known: StudyRecord) -> None
 def _stored_trial(evaluation: EvaluationRecord) -> Trial:
     values: Mapping[str, float] = {k: v for k, v in evaluation.values.items() if v is not None}
     return Trial(
+        key=evaluation.key,
         point=evaluation.point,
         outcome=Outcome(
             state=evaluation.state, reason=evaluation.reason, values=values, constraints=evaluation.constraints
@@ -316,11 +314,11 @@ def _stored_trial(evaluation: EvaluationRecord) -> Trial:
     )
 
 
-def _record(number: int, key: str, trial: Trial, repeat_of: int | None) -> EvaluationRecord:
+def _record(number: int, trial: Trial, repeat_of: int | None) -> EvaluationRecord:
     outcome = trial.outcome
     return EvaluationRecord(
         number=number,
-        key=key,
+        key=trial.key,
         point=trial.point,
         state=outcome.state,
         reason=outcome.reason,

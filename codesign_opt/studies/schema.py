@@ -140,7 +140,9 @@ class ProcessorBudgetFile(FileModel):
         None, description="Fewer than this are no machine; else one `multiple` is enough.", examples=[64]
     )
     counts: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        1, description="How many counts to try: the largest that the money buys, and the next smaller ones.", examples=[64]
+        1,
+        description="How many counts to try: the largest that the money buys, and the next smaller ones.",
+        examples=[64],
     )
 
 

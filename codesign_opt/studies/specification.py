@@ -232,9 +232,7 @@ def _check_processors(specification: StudySpecification, where: str) -> None:
         place = at(where, "processors", "budget")
         raise InputError(f"{place}: '{system.name}' has no price", "add [system.price], or give a number of processors")
     if not specification.free and processors.count(system) == 0:
-        price = format_quantity(
-            float(processor_price(system)), "$"
-        )
+        price = format_quantity(float(processor_price(system)), "$")
         place = at(where, "processors", "budget")
         bought = f"{format_quantity(processors.budget, '$')} does not buy {processors.lowest} processors of {price}"
         raise InputError(f"{place}: {bought}", "raise the budget, or lower `multiple` and `lowest`")

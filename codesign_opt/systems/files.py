@@ -145,9 +145,7 @@ def _price(file: PriceFile | None, system: System, *, where: str) -> Price | Non
     values: dict[str, Any] = {name: getattr(file, name) for name in PriceFile.model_fields}
     place = at(where, "price", "parameters")
     values["parameters"] = {
-        path: parse_price_curve(
-            points, where=f"{place}.{path}", kind=parameter_kind(system, path, where=place)
-        )
+        path: parse_price_curve(points, where=f"{place}.{path}", kind=parameter_kind(system, path, where=place))
         for path, points in file.parameters.items()
     }
     return Price(**values)

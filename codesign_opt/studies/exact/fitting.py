@@ -41,3 +41,7 @@ class FittedCapacities:
 
     def __bool__(self) -> bool:
         return self.memory_tier1 is not None or self.memory_tier2 is not None
+
+
+NOT_FITTED = FittedCapacities()
+"""Every strategy has the system's own capacities."""

@@ -13,7 +13,7 @@ from codesign_opt.analytical.estimate import Estimate, estimate
 from codesign_opt.objectives import METRICS, Constraint, Objective
 from codesign_opt.strategies import Datatype, StrategyTable
 from codesign_opt.strategies.space import StrategySpace
-from codesign_opt.studies.exact.fitting import FittedCapacities
+from codesign_opt.studies.exact.fitting import NOT_FITTED, FittedCapacities
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
@@ -43,7 +43,7 @@ class ExactQuestion:
     constraints: tuple[Constraint, ...] = ()
     top: int = 1
     reproduce: frozenset[Erratum] = NONE
-    fitted: FittedCapacities = FittedCapacities()
+    fitted: FittedCapacities = NOT_FITTED
 
     @property
     def ranked(self) -> tuple[Objective, ...]:
@@ -124,7 +124,7 @@ def question_of(
     system: System,
     processors: int,
     constraints: tuple[Constraint, ...],
-    fitted: FittedCapacities = FittedCapacities(),
+    fitted: FittedCapacities = NOT_FITTED,
 ) -> ExactQuestion:
     """What a study asks on one of its systems, with these of its constraints and with fitted capacities."""
     return ExactQuestion(
