@@ -12,6 +12,7 @@ import pytest
 
 from codesign_opt.catalog import describe, names, resolve_system, resolve_workload, study_path, text
 from codesign_opt.errors import InputError
+from codesign_opt.studies.points import all_points, hardware_dimensions, machine
 from codesign_opt.studies.specification import read_study
 from codesign_opt.systems import (
     CollectiveCost,
@@ -49,7 +50,25 @@ SYSTEMS = {"a100-80e": "a100_80e", "a100-80g": "a100_80g", "h100-80g-nvl8": "h10
 def test_the_catalogue_holds_what_it_promises() -> None:
     assert names("workloads") == sorted(WORKLOADS)
     assert names("systems") == sorted([*SYSTEMS, "h100-price-study"])
-    assert names("studies") == ["default", "h100-network", "price-study"]
+    assert set(names("studies")) >= {"default", "h100-network", "memory-wall", "price-study"}
+    for model in ("gpt3-175b", "megatron-1t", "turing-530b"):
+        assert {f"price-grid-{model}", f"system-size-{model}"} <= set(names("studies"))
+
+
+@pytest.mark.parametrize("name", names("studies"))
+def test_every_study_can_be_read(name: str) -> None:
+    assert read_study(study_path(name)).objectives
+
+
+@pytest.mark.parametrize(("model", "batch"), [("gpt3-175b", 2340), ("turing-530b", 2520), ("megatron-1t", 3072)])
+def test_the_price_grids_are_the_published_ones(model: str, batch: int) -> None:
+    study = read_study(study_path(f"price-grid-{model}"))
+    points = list(all_points(hardware_dimensions(study)))
+    assert (len(points), study.batch, study.method) == (16 * 64, batch, "exact")
+    first, last = machine(study, points[0]), machine(study, points[63])
+    assert first[1] == 5616
+    assert last[1] == 5616 - 63 * 8
+    assert machine(study, points[-64])[1] == 2080
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
