@@ -72,6 +72,8 @@ def search(
         try:
             finished = str(run_study(specification, database, workers=workers, progress=progress))
         except KeyboardInterrupt:
+            if database.find_study(specification.name) is None:
+                raise
             finished = "interrupted"
         return stored.load_study(database, specification.name, finished=finished)
 

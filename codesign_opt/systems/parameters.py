@@ -90,10 +90,12 @@ def parameter(system: System, path: str) -> float:
     Raises:
         InputError: Where the system has no such parameter, with the near ones.
     """
-    known = parameters(system)
-    if path not in known:
-        raise InputError(f"'{system.name}' has no parameter '{path}'", nearest(path, known))
-    return known[path][0]
+    node: Any = system
+    for name in path.split("."):
+        node = dict(_children(node)).get(name)
+    if isinstance(node, bool) or not isinstance(node, int | float):
+        raise InputError(f"'{system.name}' has no parameter '{path}'", nearest(path, parameters(system)))
+    return float(node)
 
 
 def parameter_kind(system: System, path: str, *, where: str) -> Kind:

@@ -52,15 +52,24 @@ class Front:
         """Consider the feasible strategies of a part of grid `number`."""
         shape = part.grid.shape
         flat = np.flatnonzero(np.broadcast_to(feasible, shape))
-        rows = np.stack([np.broadcast_to(column, shape).ravel()[flat] for column in values], axis=1)
+        columns = [np.broadcast_to(column, shape).ravel()[flat] for column in values]
         for member in self.picks.values[:: max(1, len(self.picks) // SCREENING_MEMBERS)]:
-            # An equal row may rank before the member, so it stays.
-            undominated = (rows < member).any(axis=1) | (rows == member).all(axis=1)
-            flat, rows = flat[undominated], rows[undominated]
-        flat = flat[pareto_front(rows)]
+            undominated = _not_dominated(columns, member)
+            flat, columns = flat[undominated], [column[undominated] for column in columns]
+        flat = flat[pareto_front(np.stack(columns, axis=1))]
         if len(flat):
             merged = self.picks.joined(picked(number, part, flat, values))
             merged = merged.take(merged.ranking())
             merged = merged.take(pareto_front(merged.values))
             _, first = np.unique(merged.values, axis=0, return_index=True)
             self.picks = merged.take(np.sort(first))
+
+
+def _not_dominated(columns: Sequence[Array], member: Array) -> Array:
+    """Which rows are better somewhere than a member of the front, or equal to it: those may rank before it."""
+    better: Array = np.zeros(len(columns[0]), dtype=np.bool_)
+    equal = ~better
+    for column, value in zip(columns, member, strict=True):
+        better |= column < value
+        equal &= column == value
+    return better | equal
