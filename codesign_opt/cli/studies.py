@@ -18,6 +18,12 @@ EXPORT_FORMATS = ("optuna", "json")
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, show, delete or export stored studies.")
 
+_BY = typer.Option("--by", metavar="A,B", help="Columns, such as processors or memory_tier1.capacity.")
+_BEST_OUTPUT = typer.Option("--output", metavar="FILE", help="Write a csv, json, parquet or html file with a plot.")
+
+_STRATEGY = ("tp", "pp", "dp", "vpp", "microbatch", "recompute")
+"""Strategy columns of the table of best results."""
+
 _YES = typer.Option("--yes", help="Do not ask.")
 _EXPORT_OUTPUT = typer.Option("--output", metavar="FILE|URL", help="File to write, or URL of an Optuna storage.")
 _EXPORT_FORMAT = typer.Option(
@@ -62,6 +68,44 @@ def show(
         return
     for line in _summary(study):
         write(line)
+
+
+@app.command(
+    epilog=options.examples(
+        "codesign-opt studies best price-grid-gpt3-175b --by memory_tier1.capacity,memory_tier2.capacity",
+        "codesign-opt studies best system-size-gpt3-175b --by processors,memory_tier2.capacity --output sizes.html",
+    )
+)
+def best(
+    name: Annotated[str, options.STUDY_NAME],
+    by: Annotated[str, _BY],
+    output: Annotated[Path | None, _BEST_OUTPUT] = None,
+    database: Annotated[str, options.DATABASE] = options.DEFAULT_DATABASE,
+    json: Annotated[bool, options.JSON] = False,
+) -> None:
+    """Show the best result for each value of some columns: a table of the machines tried, or a plot over one."""
+    from codesign_opt import api
+    from codesign_opt.cli import values
+    from codesign_opt.cli.output import table_document, width, write, write_json, write_table_file
+    from codesign_opt.reports import format_table
+
+    study = api.load_study(name, db=database)
+    columns = values.names(by, "--by")
+    table = study.best_by(columns)
+    if output is not None:
+        metric = study.objectives[0]
+        write_table_file(
+            table,
+            output,
+            title=f"Best {metric.metric} of {name} by {by}",
+            axes=(columns[0], metric.metric),
+            maximize=(metric.metric,) if metric.direction == "maximize" else (),
+        )
+    elif json:
+        write_json(table_document(table))
+    else:
+        shown = [*columns, *(o.metric for o in study.objectives), "processors", *_STRATEGY]
+        write(format_table(table.select(list(dict.fromkeys(shown))), width=width()))
 
 
 @app.command()

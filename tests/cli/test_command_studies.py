@@ -73,3 +73,19 @@ def test_export_to_an_optuna_storage(run: Any, folder: Path) -> None:
     assert [direction.name for direction in copy.directions] == ["MAXIMIZE", "MINIMIZE"]
     again = run("studies", "export", "second", "--output", "copy.db")
     assert again.status == 2
+
+
+def test_best_by_columns(run: Any, folder: Path) -> None:
+    document = run("studies", "best", "second", "--by", "processors", "--json").document
+    candidates = json.loads(run("pareto", "second", "--format", "json").out)["rows"]
+    for row in document["rows"]:
+        same = [c["sample_rate"] for c in candidates if c["processors"] == row["processors"]]
+        assert row["sample_rate"] == max(same)
+    assert len({row["processors"] for row in document["rows"]}) == len(document["rows"])
+    shown = run("studies", "best", "second", "--by", "processors").out
+    assert shown.split()[:3] == ["processors", "sample_rate", "system_price"]
+    assert run("studies", "best", "second", "--by", "processors", "--output", "best.html").status == 0
+    assert "<svg" in (folder / "best.html").read_text()
+    unknown = run("studies", "best", "second", "--by", "procesors")
+    assert unknown.status == 2
+    assert "'procesors'" in unknown.err
