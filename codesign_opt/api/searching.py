@@ -15,7 +15,7 @@ from codesign_opt.db import Database, open_database
 from codesign_opt.errors import InputError
 from codesign_opt.studies import study as stored
 from codesign_opt.studies.schema import StudyFile
-from codesign_opt.studies.specification import StudySpecification, study_from_dict
+from codesign_opt.studies.specification import StudySpecification, check_specification, study_from_dict
 from codesign_opt.studies.study import Study
 from codesign_opt.tables import Table
 
@@ -86,7 +86,9 @@ def study_specification(study: StudyInput, changes: Mapping[str, Any] | None = N
     """
     changes = dict(changes or {})
     if isinstance(study, StudySpecification):
-        return dataclasses.replace(study, **_checked(changes))
+        changed = dataclasses.replace(study, **_checked(changes))
+        check_specification(changed, where="study")
+        return changed
     if isinstance(study, Mapping):
         return study_from_dict({**study, **changes}, where="study")
     path = study_path(str(study or DEFAULT_STUDY))

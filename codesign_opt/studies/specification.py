@@ -127,7 +127,7 @@ def study_from_dict(data: dict[str, Any], *, where: str, folder: Path | None = N
         top_k=file.top_k,
         reproduce=_errata(file.reproduce, where=at(where, "reproduce")),
     )
-    _check(specification, where)
+    check_specification(specification, where=where)
     return specification
 
 
@@ -187,7 +187,13 @@ def _errata(words: list[str], *, where: str) -> tuple[str, ...]:
     return tuple(erratum.name for erratum in Erratum if erratum in chosen)
 
 
-def _check(specification: StudySpecification, where: str) -> None:
+def check_specification(specification: StudySpecification, *, where: str) -> None:
+    """Refuse what no single key shows to be wrong.
+
+    Raises:
+        InputError: A datatype or network tier that the system lacks, a metric that needs what it lacks, a budget that
+            buys nothing, or a method or sampler that cannot serve such a study.
+    """
     _check_datatype(specification, where)
     _check_tiers(specification, where)
     _check_metrics(specification, where)

@@ -18,6 +18,7 @@ COMMANDS = [
     ["sweep"],
     ["studies"],
     ["studies", "list"],
+    ["studies", "best"],
     ["studies", "show"],
     ["studies", "delete"],
     ["studies", "export"],
