@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         pareto_front,
         search,
         sweep,
+        sweep_all,
     )
     from codesign_opt.errors import CodesignError
     from codesign_opt.strategies import Strategy
@@ -47,6 +48,7 @@ __all__ = [
     "pareto_front",
     "search",
     "sweep",
+    "sweep_all",
 ]
 
 _ELSEWHERE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from codesign_opt.api.evaluation import SweepResult, estimate, nothing_feasible, sweep
+    from codesign_opt.api.evaluation import SweepResult, estimate, nothing_feasible, sweep, sweep_all
     from codesign_opt.api.searching import (
         DEFAULT_DATABASE,
         DEFAULT_STUDY,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         study_specification,
     )
 
-_EVALUATION = ("SweepResult", "estimate", "nothing_feasible", "sweep")
+_EVALUATION = ("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all")
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -34,6 +34,7 @@ __all__ = [
     "search",
     "study_specification",
     "sweep",
+    "sweep_all",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,24 +132,11 @@ def sweep(
         InputError: For anything that cannot be read.
     """
     start = time.perf_counter()
-    switches = {"uneven_stages": uneven_stages, "all_divisors": all_divisors}
-    data = {
-        "workload": _as_data(workload),
-        "system": _as_data(system),
-        "processors": processors,
-        "batch": batch,
-        "datatype": datatype,
-        "strategies": {**(limits or {}), **switches},
-        "objectives": _listed(objectives),
-        "constraints": _listed(constraints),
-        "top_k": top,
-        "reproduce": _listed(reproduce),
-    }
-    specification = study_from_dict(data, where="sweep")
-    if hardware_dimensions(specification):
-        raise InputError(f"sweep: processors: {processors} is not one number", "`search` tries several")
-    system_, count = machine(specification, {})
-    question = question_of(specification, system_, count, specification.constraints)
+    question = _question(
+        workload, system, processors=processors, batch=batch, datatype=datatype, limits=limits,
+        uneven_stages=uneven_stages, all_divisors=all_divisors, objectives=objectives, constraints=constraints,
+        top_k=top, reproduce=reproduce,
+    )  # fmt: skip
     answer = solve(question)
     if answer.estimate is None:
         raise nothing_feasible(question, answer)
@@ -162,13 +149,61 @@ def sweep(
                 **answer.strategies.words(),
                 **_metrics(answer.estimate, rows),
             },
-            _units(system_),
+            _units(question.system),
         ),
         considered=answer.considered,
         legal=answer.legal,
         feasible=answer.feasible,
         excluded=dict(answer.excluded),
         seconds=time.perf_counter() - start,
+    )
+
+
+def sweep_all(
+    workload: Workload | str | Path,
+    system: System | str | Path,
+    output: str | Path,
+    *,
+    processors: int,
+    batch: int,
+    datatype: str = "float16",
+    limits: Mapping[str, Any] | None = None,
+    uneven_stages: bool = False,
+    all_divisors: bool = False,
+    constraints: str | Sequence[str] = (),
+    reproduce: str | Sequence[str] = "none",
+    progress: Callable[[int, int, float], None] | None = None,
+) -> int:
+    """Write every strategy that the network allows into a Parquet file, in constant memory; returns how many.
+
+    The column `status` says what excludes a strategy: nothing, a memory tier, or a constraint. The file is under its
+    name only when it is whole.
+
+    Args:
+        workload, system, processors, batch, datatype, limits, uneven_stages, all_divisors: As for `sweep`.
+        output: The file to write.
+        constraints, reproduce: As for `sweep`.
+        progress: Called with the rows written, all rows, and the seconds since the start.
+
+    Raises:
+        InputError: For anything that cannot be read or written.
+        MissingExtraError: pyarrow is not installed.
+    """
+    from codesign_opt.reports.parquet_stream import write_parquet_stream
+    from codesign_opt.studies.exact.stream import stream, stream_rows, stream_words
+
+    question = _question(
+        workload, system, processors=processors, batch=batch, datatype=datatype, limits=limits,
+        uneven_stages=uneven_stages, all_divisors=all_divisors, objectives="step_time", constraints=constraints,
+        top_k=1, reproduce=reproduce,
+    )  # fmt: skip
+    return write_parquet_stream(
+        stream(question, codes=True),
+        Path(output),
+        title=f"{question.workload.name} on {question.processors} × {question.system.name}",
+        total=stream_rows(question),
+        words=stream_words(question),
+        progress=progress,
     )
 
 
@@ -189,6 +224,26 @@ def nothing_feasible(question: ExactQuestion, answer: ExactAnswer) -> Infeasible
         f"dp {strategy.dp}, microbatch {strategy.microbatch}, recompute {strategy.recompute.value}",
         "infeasible",
     )
+
+
+def _question(
+    workload: Workload | str | Path,
+    system: System | str | Path,
+    *,
+    limits: Mapping[str, Any] | None,
+    uneven_stages: bool,
+    all_divisors: bool,
+    **keys: Any,
+) -> ExactQuestion:
+    """The question of a sweep, read as a study file is, so that both refuse the same."""
+    lists = {name: _listed(keys[name]) for name in ("objectives", "constraints", "reproduce")}
+    strategies = {**(limits or {}), "uneven_stages": uneven_stages, "all_divisors": all_divisors}
+    data = {"workload": _as_data(workload), "system": _as_data(system), "strategies": strategies, **keys, **lists}
+    specification = study_from_dict(data, where="sweep")
+    if hardware_dimensions(specification):
+        raise InputError(f"sweep: processors: {keys['processors']} is not one number", "`search` tries several")
+    system_, count = machine(specification, {})
+    return question_of(specification, system_, count, specification.constraints)
 
 
 def _workload(given: Workload | str | Path) -> Workload:

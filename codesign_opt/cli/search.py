@@ -57,7 +57,9 @@ _SET = typer.Option(
     "--set", metavar="PATH=VALUE", show_default=False,
     help="Parameter of the system that differs, for instance 'network_tiers.1.latency=5 us'; may be repeated.",
 )  # fmt: skip
-_WORKERS = typer.Option("--workers", metavar="N", help="Processes that evaluate; the result does not depend on it.")
+_WORKERS = typer.Option(
+    "--workers", metavar="N|auto", help="Processes that evaluate; the result does not depend on it."
+)
 
 
 def search(
@@ -83,7 +85,7 @@ def search(
     uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
     reproduce: Annotated[str | None, options.REPRODUCE] = None,
-    workers: Annotated[str, _WORKERS] = "1",
+    workers: Annotated[str, _WORKERS] = "auto",
     quiet: Annotated[bool, options.QUIET] = False,
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
@@ -123,7 +125,7 @@ def search(
         changes,
         database=database,
         resume=resume,
-        workers=values.whole_number(workers, "--workers"),
+        workers=None if workers == "auto" else values.whole_number(workers, "--workers"),
         quiet=quiet,
         json=json,
     )
@@ -135,7 +137,7 @@ def _search(
     *,
     database: str,
     resume: bool | None,
-    workers: int,
+    workers: int | None,
     quiet: bool,
     json: bool,
 ) -> None:
@@ -145,6 +147,7 @@ def _search(
     from codesign_opt.cli.study_input import stored_record, stored_study, study_specification
     from codesign_opt.cli.study_output import write_search_result
     from codesign_opt.studies.canonical import specification_hash
+    from codesign_opt.studies.evaluator import automatic_workers
 
     specification = (stored_study(study, changes, database) if resume else None) or study_specification(study, changes)
     known = stored_record(specification.name, database)
@@ -152,6 +155,8 @@ def _search(
         raise StorageError(f"a study named '{specification.name}' is stored already", "choose another --name")
     if known is not None and known.specification_hash == specification_hash(specification) and not quiet:
         note(f"continuing study '{specification.name}' (trials so far: {known.trials})")
+    if workers is None:
+        workers = automatic_workers(specification)
     try:
         with reporting(specification.name, quiet=quiet) as report:
             result = api.search(specification, db=database, workers=workers, progress=partial(_report, report))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from codesign_opt.cli import options
 from codesign_opt.cli.errors import naming_options
+from codesign_opt.errors import InputError
 
 if TYPE_CHECKING:
     from codesign_opt.api import SweepResult
@@ -21,6 +22,8 @@ EXAMPLES = options.examples(
 
 _TOP = typer.Option("--top", metavar="N", help="How many strategies to return, best first.")
 _OUTPUT = typer.Option("--output", metavar="FILE", help="Also write them to a csv, json, parquet or html file.")
+
+_ALL = typer.Option("--all", help="Write every strategy, feasible or not, into the parquet file of --output.")
 
 _KEYS = (
     "workload", "system", "processors", "batch", "datatype", "strategies", "objectives", "constraints", "reproduce",
@@ -49,6 +52,7 @@ def sweep(
     top: Annotated[str, _TOP] = "10",
     reproduce: Annotated[str, options.REPRODUCE] = "none",
     output: Annotated[Path | None, _OUTPUT] = None,
+    every: Annotated[bool, _ALL] = False,
     quiet: Annotated[bool, options.QUIET] = False,
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
@@ -65,6 +69,14 @@ def sweep(
 
     if output is not None:
         format_for(output)
+    if every:
+        _write_all(
+            output, quiet=quiet, workload=workload, system=system,
+            processors=values.whole_number(processors, "--processors"), batch=values.whole_number(batch, "--batch"),
+            datatype=values.choice(datatype, "--datatype", options.DATATYPES), limits=values.limits(limit or ()),
+            uneven_stages=uneven_stages, all_divisors=all_divisors, constraints=constraint or (), reproduce=reproduce,
+        )  # fmt: skip
+        return
     with naming_options("sweep", _KEYS), waiting("evaluating every strategy", quiet=quiet):
         result = api.sweep(
             workload,
@@ -84,6 +96,24 @@ def sweep(
     if output is not None:
         write_table_file(result.table, output, title=f"{workload} on {processors} × {system}", axes=named)
     _write(result, named, quiet=quiet, json=json)
+
+
+def _write_all(output: Path | None, *, quiet: bool, **keys: Any) -> None:
+    from codesign_opt import api
+    from codesign_opt.cli.output import note
+    from codesign_opt.cli.progress import reporting
+
+    if output is None or output.suffix != ".parquet":
+        raise InputError("--all: needs a parquet file to write to", "add --output all.parquet")
+    with naming_options("sweep", _KEYS), reporting("every strategy", quiet=quiet) as report:
+
+        def tell(rows: int, total: int, seconds: float) -> None:
+            rate = rows / max(seconds, 1e-9)
+            report(rows / max(total, 1), f"{rows:,} of {total:,}, {rate:,.0f}/s, {(total - rows) / rate:.0f} s left")
+
+        rows = api.sweep_all(output=output, progress=tell, **keys)
+    if not quiet:
+        note(f"wrote {rows:,} strategies to {output}")
 
 
 def _write(result: SweepResult, objectives: list[str], *, quiet: bool, json: bool) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import read_table
 
 ARGUMENTS = ("sweep", "--workload", "tiny.toml", "--system", "a100-80g", "--processors", "4", "--batch", "4")
 
@@ -82,3 +83,15 @@ def test_errata_change_numbers(run: Any) -> None:
     corrected = run(*ARGUMENTS, "--json").document["strategies"]["rows"][0]["step_time"]
     reproduced = run(*ARGUMENTS, "--json", "--reproduce", "all").document["strategies"]["rows"][0]["step_time"]
     assert corrected != reproduced
+
+
+def test_all_strategies_into_parquet(run: Any, folder: Path) -> None:
+    result = run(*ARGUMENTS, "--all", "--output", "all.parquet")
+    assert result.status == 0
+    table = read_table(folder / "all.parquet")
+    counted = run(*ARGUMENTS, "--json").document
+    assert table.num_rows == counted["legal"]
+    assert sum(status == "" for status in table["status"].to_pylist()) == counted["feasible"]
+    refused = run(*ARGUMENTS, "--all")
+    assert refused.status == 2
+    assert "--output all.parquet" in refused.err
