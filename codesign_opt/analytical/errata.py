@@ -1,8 +1,8 @@
 """Where the published tool's arithmetic is wrong, one member per item that changes a number.
 
 The model takes the set of errata to *reproduce*. Reproducing all of them gives the published tool's numbers; the
-default reproduces none, which is the corrected model. Numbers are those of spec analytical-model section 16;
-docs/model.md explains each. Every member is read in exactly one place.
+default reproduces none, which is the corrected model. Numbers are those of spec analytical-model section 16, E30 was
+found since; docs/model.md explains each. Every member is read in exactly one place.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Erratum(Enum):
     E26 = "roofline mode hides communication behind flop time only"
     E27 = "the dropout gradient takes one byte per element"
     E28 = "bandwidth requirements add the slow-down to the window and miscount messages and blocks"
+    E30 = "every pass of a gradient window counts the optimizer step, which runs once a batch"
 
 
 ALL = frozenset(Erratum)

@@ -59,7 +59,12 @@ def estimate(
     """Estimate every row of a strategy table.
 
     Rows must be legal (`strategies.legality`); whether they fit in memory is for the caller to compare.
+
+    Raises:
+        ValueError: There are no rows.
     """
+    if not len(strategies["tp"]):
+        raise ValueError("there are no strategies to estimate")
     single = np.zeros(len(strategies["tp"]), dtype=np.int64)
     return Estimate(
         workload,

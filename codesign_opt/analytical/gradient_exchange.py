@@ -56,17 +56,16 @@ def gradient_exchange(
     gather = hardware.transfer_time(tier, "all_gather", size, n)
     reduce = hardware.transfer_time(tier, "all_reduce", size, n)
     td = np.where(active, np.where(sharded, scatter + gather, reduce), 0.0)
-    after_step = np.zeros((1,) * td.ndim)
-    if Erratum.E11 not in reproduce:
-        # Updated weights can be gathered only after the optimizer step.
-        after_step = np.where(active & sharded, gather, 0.0)
+    # Updated weights can be gathered only after the optimizer step.
+    gathered_late = sharded & (Erratum.E11 not in reproduce)
+    after_step = np.where(active & gathered_late, gather, 0.0)
     hideable = td - after_step
-    window = _windows(strategies, blocks, optimizer, counts, chunk, hardware, hideable, reproduce)
-    overlapped = hideable + _exposed_beside(counts, window, reproduce) + counts.N * after_step
+    jumps = Erratum.E7 in reproduce
+    window = _windows(strategies, blocks, optimizer, counts, chunk, hardware, hideable, reproduce, jumps=jumps)
+    overlapped = hideable + _exposed_beside(counts, window, jumps=jumps) + counts.N * after_step
     exposed = np.where(active, np.where(strategies["dp_overlap"], overlapped, counts.N * td), 0.0)
-    requirements = _requirements(
-        strategies, counts, chunk, hardware, window, size, active & strategies["dp_overlap"], reproduce
-    )
+    wire = size * _wire_scalar(strategies, hardware, gathered_late)
+    requirements = _requirements(counts, chunk, window, wire, active & strategies["dp_overlap"], reproduce)
     return GradientExchange(
         size=size,
         link=counts.N * td,
@@ -110,6 +109,8 @@ def _windows(
     hardware: Hardware,
     td: Array,
     reproduce: Set[Erratum],
+    *,
+    jumps: bool,
 ) -> _Windows:
     sharded = strategies["optimizer_sharding"]
     same_tp = strategies["dp_tier"] == strategies["tp_tier"]
@@ -119,18 +120,22 @@ def _windows(
 
     lm = blocks.ag_m + blocks.wg_m + blocks.re_m
     oph = np.where(sharded, 0.0, optimizer.T - optimizer.m)
-    w_b = chunk.b_b - lm + oph - np.where(same_tp, blocks.lkr_b + blocks.lka_b, 0.0)
-    w_e = chunk.b_e - lm + oph - np.where(same_tp, blocks.lkr_e + blocks.lka_e, 0.0)
+    step_each_pass = oph if Erratum.E30 in reproduce else np.array(0.0)
+    step_once = oph - step_each_pass
+    w_b = chunk.b_b - lm + step_each_pass - np.where(same_tp, blocks.lkr_b + blocks.lka_b, 0.0)
+    w_e = chunk.b_e - lm + step_each_pass - np.where(same_tp, blocks.lkr_e + blocks.lka_e, 0.0)
     if clamp:
         w_b, w_e = np.maximum(w_b, 0.0), np.maximum(w_e, 0.0)
     wch = counts.x * w_b + w_e
-    win = in_flight * wch
+    # One pass of the step also has the optimizer's step and the offload of its state.
+    once_b, once_e = step_once + chunk.once_b, step_once + chunk.once_e
+    win = in_flight * wch + counts.x * once_b + once_e
     cc = blocks.ag_f + blocks.wg_f + blocks.re_f + np.where(sharded, 0.0, optimizer.f)
     dch = counts.C * td
 
     busy = np.where(chunk.chb > 0, chunk.chb, 1.0)
     hits = dch / busy
-    if Erratum.E7 in reproduce:
+    if jumps:
         hits = np.floor(hits)
     if Erratum.E6 in reproduce:
         rest = counts.m % counts.p
@@ -139,7 +144,7 @@ def _windows(
     else:
         hits = np.minimum(hits, in_flight)
         tail = wch - (w_b + w_e) / 2 - np.where(same_pp, chunk.cb, 0.0)
-    tail = np.where(counts.x > 0, tail, 0.0)
+    tail = np.where(counts.x > 0, tail + counts.x * once_b + once_e - (once_b + once_e) / 2, 0.0)
     messages = np.where(same_pp, hits, 0.0) * chunk.cb
     if clamp:
         tail = np.maximum(tail, 0.0)
@@ -151,11 +156,11 @@ def _windows(
     )  # fmt: skip
 
 
-def _exposed_beside(counts: ScheduleCounts, w: _Windows, reproduce: Set[Erratum]) -> Array:
+def _exposed_beside(counts: ScheduleCounts, w: _Windows, *, jumps: bool) -> Array:
     """What is exposed, or slows compute, beside the next chunks (v - 1 of them) and within the last chunk."""
     free = w.chunk - w.messages
     tail_exchange = counts.x * w.td
-    if Erratum.E7 in reproduce:
+    if jumps:
         infl = w.dch - free + w.cmpw * w.ud
         infl2 = tail_exchange + w.cc * w.ud - w.tail
         beside = np.where(infl > 0, infl, w.dch * w.ud)
@@ -172,20 +177,22 @@ def _exposed_or_slowed(exchange: Array, window: Array, usage: Array) -> Array:
     return exposed
 
 
+def _wire_scalar(strategies: Mapping[str, Array], hardware: Hardware, gathered_late: Array) -> Array:
+    """Bytes on the wire that want to be hidden, for each byte of gradients."""
+    tier = strategies["dp_tier"]
+    scatter = hardware.wire_scalar(tier, "reduce_scatter")
+    gather = np.where(gathered_late, 0.0, hardware.wire_scalar(tier, "all_gather"))
+    return np.where(strategies["optimizer_sharding"], scatter + gather, hardware.wire_scalar(tier, "all_reduce"))
+
+
 def _requirements(
-    strategies: Mapping[str, Array],
     counts: ScheduleCounts,
     chunk: ChunkTimes,
-    hardware: Hardware,
     w: _Windows,
-    size: Array,
+    wire: Array,
     overlapped: Array,
     reproduce: Set[Erratum],
 ) -> tuple[Array, Array]:
-    tier = strategies["dp_tier"]
-    both = hardware.wire_scalar(tier, "reduce_scatter") + hardware.wire_scalar(tier, "all_gather")
-    one = hardware.wire_scalar(tier, "all_reduce")
-    wire = size * np.where(strategies["optimizer_sharding"], both, one)
     if Erratum.E28 in reproduce:
         beside = (w.chunk + w.cmpw * w.ud - np.where(w.same_pp, chunk.cb, 0.0)) * (counts.v - 1)
         within = w.tail + counts.x * w.td * w.ud

@@ -175,7 +175,8 @@ def _step_times(
     tp_communication = over(blocks.exf_b + blocks.exa_b, blocks.exf_e + blocks.exa_e)
     pp_communication = np.where(counts.p > 1, counts.m * counts.v * (chunk.cf + tr * chunk.cb), 0.0)
     forward_offload = over(chunk.fv_b, chunk.fv_e)
-    backward_offload = tr * (over(chunk.bv_b, chunk.bv_e) + chunk.optimizer_once)
+    once = counts.v * (counts.x * chunk.once_b + chunk.once_e)
+    backward_offload = tr * (over(chunk.bv_b, chunk.bv_e) + once)
     bubble = bubble_time(counts, chunk)
     # Added from the smallest shape to the largest, so that a whole grid of strategies is touched once.
     total = (

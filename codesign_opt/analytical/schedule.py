@@ -53,7 +53,7 @@ class ChunkTimes:
         fmm, bmm: Memory-tier-1 time of a forward and a backward pass.
         fn_b, fn_e, bn_b, bn_e: Forward and backward pass without exposed offload.
         fv_b, fv_e, bv_b, bv_e: Exposed offload.
-        optimizer_once: Exposed offload of optimizer state over the whole step, where it is paid once.
+        once_b, once_e: Exposed offload of optimizer state, where it is paid in one pass of the step.
         chf, chb: Forward and backward pass of one chunk.
     """
 
@@ -71,7 +71,8 @@ class ChunkTimes:
     fv_e: Array
     bv_b: Array
     bv_e: Array
-    optimizer_once: Array
+    once_b: Array
+    once_e: Array
     f_b: Array
     f_e: Array
     b_b: Array
@@ -141,16 +142,15 @@ def chunk_times(
     bv_b = np.maximum(0.0, offload_backward - bn_b)
     bv_e = np.maximum(0.0, offload_backward - bn_e)
     if each_pass is bo or not np.any(strategies["optimizer_offload"]):
-        optimizer_once = np.array(0.0)
+        once_b = once_e = np.array(0.0)
     else:
         offload_last = tr * hardware.offload_time(bo) + bmm
-        optimizer_once = counts.v * (
-            counts.x * (np.maximum(0.0, offload_last - bn_b) - bv_b) + np.maximum(0.0, offload_last - bn_e) - bv_e
-        )
+        once_b = np.maximum(0.0, offload_last - bn_b) - bv_b
+        once_e = np.maximum(0.0, offload_last - bn_e) - bv_e
     f_b, f_e, b_b, b_e = fn_b + fv_b, fn_e + fv_e, bn_b + bv_b, bn_e + bv_e
     return ChunkTimes(
         cf=cf, cb=cb, fo=fo, bo=bo, fmm=fmm, bmm=bmm, fn_b=fn_b, fn_e=fn_e, bn_b=bn_b, bn_e=bn_e,
-        fv_b=fv_b, fv_e=fv_e, bv_b=bv_b, bv_e=bv_e, optimizer_once=optimizer_once,
+        fv_b=fv_b, fv_e=fv_e, bv_b=bv_b, bv_e=bv_e, once_b=once_b, once_e=once_e,
         f_b=f_b, f_e=f_e, b_b=b_b, b_e=b_e, chf=counts.x * f_b + f_e, chb=counts.x * b_b + b_e,
     )  # fmt: skip
 

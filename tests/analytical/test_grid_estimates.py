@@ -1,0 +1,75 @@
+"""A grid of strategies, evaluated by broadcasting, has the results of its rows evaluated one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Set
+from random import Random
+
+import numpy as np
+import pytest
+from analytical_cases import random_system, workload
+
+from codesign_opt.analytical import ALL, NONE, Erratum, estimate
+from codesign_opt.analytical.estimate import Estimate
+from codesign_opt.analytical.grid import GridTimes, grid_memories
+from codesign_opt.analytical.space_keys import SpaceKeys
+from codesign_opt.strategies import Attention, Datatype, StrategyTable
+from codesign_opt.strategies.grid import StrategyGrid
+from codesign_opt.strategies.space import BOTH, StrategySpace
+
+SPACE = StrategySpace(
+    limits={"attention": tuple(Attention), "training": BOTH, "microbatch": (1, 2)},
+    uneven_stages=True,
+    all_divisors=True,
+)
+SHAPE = workload(blocks=6)
+SYSTEM = random_system(Random(1))
+ROWS = 400
+"""Rows of every grid that are compared."""
+
+
+def grids() -> list[StrategyGrid]:
+    return SPACE.grids(
+        SHAPE,
+        processors=8,
+        batch=8,
+        datatype=Datatype.FLOAT16,
+        network_tiers=len(SYSTEM.network_tiers),
+        offload=True,
+    )
+
+
+def assert_same(grid: StrategyGrid, found: Estimate, reproduce: Set[Erratum]) -> None:
+    """Some rows of a grid's estimate are those of the strategies at the same flat indices."""
+    flat = np.random.default_rng(0).integers(0, grid.size, ROWS)
+    table: StrategyTable = grid.table(flat)
+    expected = estimate(SHAPE, SYSTEM, table, reproduce=reproduce)
+    for part in ("times", "memory"):
+        for field in dataclasses.fields(getattr(expected, part)):
+            values = np.broadcast_to(getattr(getattr(found, part), field.name), grid.shape).ravel()[flat]
+            np.testing.assert_allclose(
+                values, getattr(getattr(expected, part), field.name), rtol=1e-12, err_msg=field.name
+            )
+
+
+@pytest.mark.parametrize("reproduce", [NONE, ALL], ids=["corrected", "published"])
+def test_every_grid_equals_its_rows(reproduce: Set[Erratum]) -> None:
+    of_space = grids()
+    assert {grid.training for grid in of_space} == {True, False}
+    keys = SpaceKeys.of(of_space)
+    times = GridTimes(SHAPE, SYSTEM, keys, np.arange(len(keys.pairs)), reproduce)
+    for memory in grid_memories(SHAPE, of_space, keys, reproduce):
+        assert_same(memory.grid, times.estimate(memory, times.blocks(memory)), reproduce)
+
+
+def test_part_of_a_grid_equals_its_rows() -> None:
+    of_space = grids()
+    keys = SpaceKeys.of(of_space)
+    memory = max(grid_memories(SHAPE, of_space, keys, NONE), key=lambda one: one.grid.size)
+    some_layouts = np.flatnonzero(memory.keys.pair == memory.keys.pair[-1])
+    some_options = np.arange(1, memory.grid.shape[-2], 2)
+    part = memory.take(some_layouts, some_options)
+    times = GridTimes(SHAPE, SYSTEM, keys, part.keys.pair, NONE)
+    assert part.grid.size < memory.grid.size
+    assert_same(part.grid, times.estimate(part, times.blocks(part)), NONE)
