@@ -21,8 +21,9 @@ from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.interop.calculon import read_execution
 from codesign_opt.objectives import Metric, available_metrics
 from codesign_opt.strategies import Strategy, StrategyTable
+from codesign_opt.strategies.facts import Facts
 from codesign_opt.strategies.files import read_strategy, strategy_from_dict
-from codesign_opt.strategies.legality import RULES, Facts, check, first_broken
+from codesign_opt.strategies.legality import RULES, check, first_broken
 from codesign_opt.studies.exact import ExactAnswer, ExactQuestion, question_of, solve
 from codesign_opt.studies.points import hardware_dimensions, machine
 from codesign_opt.studies.specification import study_from_dict

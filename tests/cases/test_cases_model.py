@@ -20,7 +20,8 @@ from codesign_opt.interop.calculon import (
     write_execution,
 )
 from codesign_opt.strategies import Datatype, Recompute, Strategy, StrategyTable
-from codesign_opt.strategies.legality import Facts, check, first_broken, violations
+from codesign_opt.strategies.facts import Facts
+from codesign_opt.strategies.legality import check, first_broken, violations
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload

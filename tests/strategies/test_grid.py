@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from codesign_opt.strategies import Datatype, Recompute
+from codesign_opt.strategies.facts import Facts
 from codesign_opt.strategies.grid import AXES, StrategyGrid
-from codesign_opt.strategies.legality import RULES, Facts, first_broken
+from codesign_opt.strategies.legality import RULES, first_broken
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.strategies.table import COLUMNS
 from codesign_opt.systems import System

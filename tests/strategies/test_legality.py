@@ -10,7 +10,8 @@ import pytest
 
 from codesign_opt.errors import StrategyError
 from codesign_opt.strategies import Attention, Datatype, Recompute, Strategy, StrategyTable, TpCommunication, TpOverlap
-from codesign_opt.strategies.legality import RULES, Facts, check, explain, first_broken, nearest_divisors, violations
+from codesign_opt.strategies.facts import Facts
+from codesign_opt.strategies.legality import RULES, check, explain, first_broken, nearest_divisors, violations
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 

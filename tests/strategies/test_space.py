@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from codesign_opt.errors import InfeasibleError
 from codesign_opt.interop.calculon import read_application, read_system
 from codesign_opt.strategies import Attention, Datatype, Recompute, Strategy, StrategyTable, TpCommunication, TpOverlap
+from codesign_opt.strategies.facts import Facts
 from codesign_opt.strategies.grid import StrategyGrid
-from codesign_opt.strategies.legality import RULES, Facts, first_broken, violations
+from codesign_opt.strategies.legality import RULES, first_broken, violations
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.strategies.table import COLUMNS, OPTION_CODES
 from codesign_opt.systems import System

@@ -16,7 +16,8 @@ from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.grid import GridMemory, GridTimes
 from codesign_opt.objectives import METRICS, Objective
 from codesign_opt.strategies import Recompute
-from codesign_opt.strategies.legality import RULES, Facts, first_broken
+from codesign_opt.strategies.facts import Facts
+from codesign_opt.strategies.legality import RULES, first_broken
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.studies.exact import ExactQuestion
 from codesign_opt.studies.exact.bounds import (

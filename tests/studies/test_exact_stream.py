@@ -15,7 +15,8 @@ from varied_questions import all_strategies, varied_question
 from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.objectives import METRICS, Constraint, Objective
 from codesign_opt.strategies import StrategyTable
-from codesign_opt.strategies.legality import Facts, first_broken
+from codesign_opt.strategies.facts import Facts
+from codesign_opt.strategies.legality import first_broken
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.strategies.table import COLUMNS
 from codesign_opt.studies.exact import ExactQuestion, solve

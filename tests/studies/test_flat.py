@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codesign_opt.catalog import resolve_system
+from codesign_opt.strategies.facts import Facts
 from codesign_opt.strategies.grid import StrategyGrid
-from codesign_opt.strategies.legality import RULES, Facts, first_broken
+from codesign_opt.strategies.legality import RULES, first_broken
 from codesign_opt.studies.flat import COORDINATES, _strategy, evaluate_strategy, strategy_dimensions
 from codesign_opt.studies.specification import StudySpecification, study_from_dict
 from codesign_opt.systems import System

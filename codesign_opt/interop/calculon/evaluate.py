@@ -15,7 +15,8 @@ from codesign_opt.analytical.statistics import statistics
 from codesign_opt.errors import CodesignError, InputError, StrategyError
 from codesign_opt.interop.calculon.read import Source, encode_execution, read_application, read_system, unknown_words
 from codesign_opt.strategies import StrategyTable
-from codesign_opt.strategies.legality import RULES, Facts, explain, first_broken
+from codesign_opt.strategies.facts import Facts
+from codesign_opt.strategies.legality import RULES, explain, first_broken
 from codesign_opt.systems import System
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
