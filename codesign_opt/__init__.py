@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from codesign_opt.api import (
         SweepResult,
+        certify,
         delete_study,
         estimate,
         export_optuna,
@@ -40,6 +41,7 @@ __all__ = [
     "System",
     "Table",
     "Workload",
+    "certify",
     "delete_study",
     "estimate",
     "export_optuna",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from codesign_opt.api.searching import (
         DEFAULT_DATABASE,
         DEFAULT_STUDY,
+        certify,
         delete_study,
         export_optuna,
         list_studies,
@@ -24,6 +25,7 @@ __all__ = [
     "DEFAULT_DATABASE",
     "DEFAULT_STUDY",
     "SweepResult",
+    "certify",
     "delete_study",
     "estimate",
     "export_optuna",

@@ -20,6 +20,7 @@ from codesign_opt.studies.study import Study
 from codesign_opt.tables import Table
 
 if TYPE_CHECKING:
+    from codesign_opt.studies.certify import Certificate
     from codesign_opt.studies.runner import Progress
 
 DEFAULT_DATABASE = "sqlite:///codesign-opt.db"
@@ -76,6 +77,30 @@ def search(
                 raise
             finished = "interrupted"
         return stored.load_study(database, specification.name, finished=finished)
+
+
+def certify(
+    study: StudyInput = None,
+    *,
+    gap: float = 0.01,
+    seconds: float | None = None,
+    workers: int = 1,
+) -> Certificate:
+    """Prove how near the best machine of a study with one objective is to the best there is, by branch and bound.
+
+    Args:
+        study: As for `search`.
+        gap: Share of the best value that may stay unproven.
+        seconds: Limit of wall time.
+        workers: Processes; results do not depend on their number.
+
+    Raises:
+        InputError: For a study that cannot be certified, in words.
+        InfeasibleError: Where no machine has a feasible strategy.
+    """
+    from codesign_opt.studies.certify import certify as certified
+
+    return certified(study_specification(study), gap=gap, seconds=seconds, workers=workers)
 
 
 def study_specification(study: StudyInput, changes: Mapping[str, Any] | None = None) -> StudySpecification:

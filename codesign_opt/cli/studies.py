@@ -24,6 +24,10 @@ _BEST_OUTPUT = typer.Option("--output", metavar="FILE", help="Write a csv, json,
 _STRATEGY = ("tp", "pp", "dp", "vpp", "microbatch", "recompute")
 """Strategy columns of the table of best results."""
 
+_SENSITIVITY = typer.Option(
+    "--sensitivity", help="For the best point: every objective when each hardware parameter changes by 10 %."
+)
+
 _YES = typer.Option("--yes", help="Do not ask.")
 _EXPORT_OUTPUT = typer.Option("--output", metavar="FILE|URL", help="File to write, or URL of an Optuna storage.")
 _EXPORT_FORMAT = typer.Option(
@@ -52,16 +56,27 @@ def list_studies(
 @app.command()
 def show(
     name: Annotated[str, options.STUDY_NAME],
+    sensitivity: Annotated[bool, _SENSITIVITY] = False,
     database: Annotated[str, options.DATABASE] = options.DEFAULT_DATABASE,
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
     """Show a study: what it asks, how far it is, and what it found."""
     from codesign_opt import api
-    from codesign_opt.cli.output import write, write_json
+    from codesign_opt.cli.output import table_document, width, write, write_json
     from codesign_opt.cli.study_output import study_document
     from codesign_opt.studies.canonical import specification_to_dict
 
     study = api.load_study(name, db=database)
+    if sensitivity:
+        from codesign_opt.reports import format_table
+        from codesign_opt.studies.sensitivity import front_binding, front_sensitivity
+
+        changes, binding = front_sensitivity(study), front_binding(study)
+        if json:
+            write_json({"sensitivity": table_document(changes), "binding": table_document(binding)})
+        else:
+            write(format_table(changes, width=width()) + "\n\n" + format_table(binding, width=width()))
+        return
     if json:
         document = study_document(study, database=database)
         write_json({**document, "specification": specification_to_dict(study.specification)})

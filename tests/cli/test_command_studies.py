@@ -89,3 +89,11 @@ def test_best_by_columns(run: Any, folder: Path) -> None:
     unknown = run("studies", "best", "second", "--by", "procesors")
     assert unknown.status == 2
     assert "'procesors'" in unknown.err
+
+
+def test_sensitivity_of_the_best_point(run: Any) -> None:
+    document = run("studies", "show", "second", "--sensitivity", "--json").document
+    changes = {(row["parameter"], row["change"]) for row in document["sensitivity"]["rows"]}
+    assert ("network_tiers.0.bandwidth", -0.1) in changes
+    assert len(document["binding"]["rows"]) == 1
+    assert "parameter" in run("studies", "show", "second", "--sensitivity").out
