@@ -93,7 +93,7 @@ def test_best_by_columns(run: Any, folder: Path) -> None:
 
 def test_sensitivity_of_the_best_point(run: Any) -> None:
     document = run("studies", "show", "second", "--sensitivity", "--json").document
-    changes = {(row["parameter"], row["change"]) for row in document["sensitivity"]["rows"]}
+    changes = {(row["parameter"], round(row["change"], 9)) for row in document["sensitivity"]["rows"]}
     assert ("network_tiers.0.bandwidth", -0.1) in changes
     assert len(document["binding"]["rows"]) == 1
     assert "parameter" in run("studies", "show", "second", "--sensitivity").out
