@@ -27,7 +27,8 @@ STEP = 0.10
 """Share by which each parameter is changed."""
 
 VARIED = ("peak", "bandwidth", "capacity", "efficiency", "latency", "processor_usage")
-"""Kinds of parameters that are changed; the others are topology, protocol, price and power."""
+"""Kinds of parameters that are changed; the others are topology, protocol, price and power. Efficiency curves are not
+numbers, and scaling one is scaling its peak or bandwidth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,8 @@ class BindingResource:
             it is faster.
         largest_part: The part of the step time that takes longest, by its name in `StepTimes`.
         share: Its share of the step time.
-        memory_tier1_binds: Whether the strategy no longer fits when memory tier 1 is smaller by a step.
+        memory_tier1_binds: Whether the strategy no longer fits when memory tier 1 is smaller by a step, as it always
+            is where the capacity was fitted to the strategy.
     """
 
     parameter: str

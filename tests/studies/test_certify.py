@@ -62,27 +62,26 @@ class TestAgainstBruteForce:
     @pytest.mark.parametrize(
         ("objective", "changes"),
         [
-            (COST, {}),
             (COST, {"constraints": [RATE, "memory_tier1_used <= 300 kB"]}),
             ("price_performance", {"constraints": ["system_price <= 12000 $"]}),
             ("sample_rate", {"constraints": ["processor_price <= 4000 $"]}),
             ("step_time", {"constraints": ["cost_per_million_tokens <= 0.1 $", RATE]}),
             ("token_rate_per_processor", {"constraints": ["system_price <= 15000 $", "processors >= 2"]}),
-            ("system_price", {"constraints": [RATE]}),
+            ("system_price", {"constraints": [RATE], "processors": [2, 4]}),
             ("processor_price", {"constraints": ["step_time <= 200 ms", "activation_memory <= 100 kB"]}),
-            ("processors", {"constraints": [RATE]}),
+            ("processors", {"constraints": [RATE], "processors": [2, 4]}),
         ],
     )
     def test_every_kind_of_objective(self, objective: str, changes: dict[str, Any]) -> None:
-        specification = study(CHOICES, objectives=objective, processors=[2, 4], **changes)
+        specification = study(CHOICES, objectives=objective, **changes)
         values = feasible_values(specification)
-        assert 0 < len(values) <= (15 if changes else 16)
+        assert 0 < len(values) < (16 if changes else 9)
         certificate = certify(specification, gap=0.0)
         assert certificate.best == best_of(specification, values)
         assert (certificate.gap, certificate.closed, certificate.reason) == (0.0, True, "gap")
         assert_consistent(certificate, specification)
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     def test_random_prices_that_rise_and_fall(self, seed: int) -> None:
         specification = random_study(seed, choices=True)
         certificate = certify(specification, gap=0.0)
@@ -97,7 +96,9 @@ class TestAgainstBruteForce:
     def test_sizes_of_a_network_that_groups_must_fill(self) -> None:
         """More is not better here, so that every size is looked at by itself."""
         specification = study(
-            {SIZE: {"choices": [2, 3, 4]}, **CHOICES}, objectives="sample_rate", strategies={"tp": 2, "tp_tier": 0}
+            {SIZE: {"choices": [2, 3, 4]}, PEAK: CHOICES[PEAK]},
+            objectives="sample_rate",
+            strategies={"tp": 2, "tp_tier": 0},
         )
         certificate = certify(specification, gap=0.0)
         assert certificate.best == optimum(specification)
@@ -123,7 +124,7 @@ class TestAgainstBruteForce:
 class TestRanges:
     """Bounds hold, and the gap closes, where parameters may be anything in a range."""
 
-    @settings(max_examples=3)
+    @settings(max_examples=2)
     @given(
         seed=st.integers(0, 1000),
         objective=st.sampled_from([COST, "price_performance", "sample_rate"]),
@@ -136,7 +137,7 @@ class TestRanges:
         assert_consistent(certificate, specification)
         rng = np.random.default_rng(seed)
         dimensions = hardware_dimensions(specification)
-        for _ in range(20):
+        for _ in range(12):
             point = {dimension.name: dimension.at(rng.choice([0.0, rng.random(), 1.0])) for dimension in dimensions}
             value = evaluate_machine(specification, point).values[objective]
             if specification.objectives[0].direction == "minimize":
@@ -147,7 +148,7 @@ class TestRanges:
     def test_more_dimensions_than_are_cut_into_cells(self) -> None:
         free = {**RANGES, LATENCY: {"low": "0 us", "high": "100 us"}}
         free["network_tiers.0.efficiency"] = {"low": 0.3, "high": 1.0}
-        certificate = certify(study(free), gap=0.4)
+        certificate = certify(study(free), gap=0.5)
         assert certificate.closed
         assert certificate.point[LATENCY] == 0.0
         assert certificate.point["network_tiers.0.efficiency"] == 1.0
@@ -201,7 +202,7 @@ class TestLimits:
             assert before.best is None or (after.best or 0) <= before.best
 
     def test_the_number_of_workers_does_not_matter(self) -> None:
-        one, two = (certify(study(), gap=0.4, workers=workers) for workers in (1, 2))
+        one, two = (certify(study(), gap=0.5, workers=workers) for workers in (1, 2))
         assert replace(one, seconds=0) == replace(two, seconds=0)
 
 

@@ -26,6 +26,13 @@ from codesign_opt.tables import Table
 
 POINT = {MEMORY: 1e8, NETWORK: 1e7, PEAK: 2e8}
 BOTH = ["step_time", "system_price"]
+FEW: dict[str, Any] = {
+    "tp": 2, "pp": 1, "vpp": 1, "microbatch": 1, "recompute": "none", "tp_communication": "all_reduce",
+    "tp_overlap": "none", "gather_redo": False, "optimizer_sharding": False, "dp_overlap": True, "tp_tier": 0,
+    "dp_tier": 1, "pp_tier": 1,
+}  # fmt: skip
+TWO = {**FEW, "recompute": ["none", "full"]}
+SOME = {**TWO, "microbatch": [1, 2, 4]}
 EFFICIENCY, USAGE = "network_tiers.0.efficiency", "network_tiers.1.processor_usage"
 
 
@@ -87,7 +94,7 @@ class TestRows:
 
     def test_best_strategy(self, specification: StudySpecification, table: Table) -> None:
         system, _ = machine(specification, POINT)
-        for row in table.to_dicts():
+        for row in table.to_dicts()[::4]:
             changed = on(specification, with_parameters(system, {row["parameter"]: row["value"]}))
             outcome = evaluate_machine(changed, {})
             for name in BOTH:
@@ -105,9 +112,10 @@ class TestRows:
         assert pairs[0] > 0.02
 
 
-def test_elasticities_add_up_to_one(specification: StudySpecification) -> None:
+def test_elasticities_add_up_to_one() -> None:
     """All speeds twice as high and all delays half as long make every step twice as fast."""
-    table = sensitivity(specification, POINT, best(specification, POINT).strategy, step=1e-4)
+    one = study(objectives="step_time", strategies={**FEW, "recompute": "full", "optimizer_sharding": True})
+    table = sensitivity(one, POINT, best(one, POINT).strategy, step=1e-4)
     slopes = table["step_time_fixed_change"] / table["change"]
     total = sum(
         abs(slope) / 2
@@ -117,7 +125,8 @@ def test_elasticities_add_up_to_one(specification: StudySpecification) -> None:
     assert total == pytest.approx(1.0, abs=1e-3)
 
 
-def test_where_a_parameter_may_not_go(specification: StudySpecification) -> None:
+def test_where_a_parameter_may_not_go() -> None:
+    specification = study(objectives="step_time", strategies=FEW)
     system = with_parameters(specification.system, {EFFICIENCY: 0.95, "network_tiers.1.efficiency": 1.0, USAGE: 0.95})
     system = with_parameters(system, {"network_tiers.1.latency": 0.0})
     fast = on(specification, system)
@@ -133,40 +142,31 @@ def test_where_a_parameter_may_not_go(specification: StudySpecification) -> None
 class TestMemory:
     """Where the capacity just holds the strategy."""
 
-    def test_fixed_strategy_no_longer_fits(self, specification: StudySpecification) -> None:
-        need = best(specification, POINT).metrics["memory_tier1_used"]
-        tight = on(specification, with_parameters(machine(specification, POINT)[0], {CAPACITY: need}))
-        strategy = best(tight, {}).strategy
-        table = sensitivity(tight, {}, strategy)
+    def test_the_strategy_does_not_fit_into_less_than_the_fitted_capacity(self) -> None:
+        fitted = study({CAPACITY: {"low": "100 kB", "high": "1 MB"}}, objectives="step_time", strategies=SOME)
+        chosen = best(fitted, {})
+        need = chosen.metrics["memory_tier1_used"]
+        table = sensitivity(fitted, {}, chosen.strategy)
         down, up = table.row(0), table.row(1)
+        assert [row["value"] for row in rows_of(table, CAPACITY)] == pytest.approx([0.9 * need, 1.1 * need])
         assert (down["parameter"], down["fixed"], down["change"]) == (CAPACITY, "memory_tier1", pytest.approx(-0.1))
         assert np.isnan([down["step_time_fixed"], down["step_time_fixed_change"]]).all()
         assert (down["best"], down["other_strategy"]) == ("", True)
         assert down["step_time_best_change"] > 0
         assert up["fixed"] == up["best"] == ""
-        assert binding_resource(tight, {}, strategy).memory_tier1_binds
+        assert binding_resource(fitted, {}, chosen.strategy).memory_tier1_binds
 
-    def test_no_strategy_fits(self, specification: StudySpecification) -> None:
-        system, _ = machine(specification, POINT)
-        leanest = best(
-            on(replace(specification, objectives=study(objectives="memory_tier1_used").objectives), system), {}
-        )
-        need = leanest.metrics["memory_tier1_used"]
-        tight = on(specification, with_parameters(system, {CAPACITY: need}))
-        down = sensitivity(tight, {}, best(tight, {}).strategy).row(0)
+    def test_no_strategy_fits(self) -> None:
+        specification = study({}, objectives="step_time", strategies=FEW)
+        only = best(specification, {})
+        tight = on(specification, with_parameters(specification.system, {CAPACITY: only.metrics["memory_tier1_used"]}))
+        down = sensitivity(tight, {}, only.strategy).row(0)
         assert (down["fixed"], down["best"], down["other_strategy"]) == ("memory_tier1", "memory_tier1", False)
         assert np.isnan(down["step_time_best_change"])
 
-    def test_a_fitted_capacity_is_what_the_strategy_needs(self) -> None:
-        fitted = study({CAPACITY: {"low": "100 kB", "high": "1 MB"}}, objectives="step_time")
-        chosen = best(fitted, {})
-        table = sensitivity(fitted, {}, chosen.strategy)
-        need = chosen.metrics["memory_tier1_used"]
-        assert [row["value"] for row in rows_of(table, CAPACITY)] == pytest.approx([0.9 * need, 1.1 * need])
-        assert rows_of(table, CAPACITY)[0]["fixed"] == "memory_tier1"
 
-
-def test_a_constraint_on_the_system_is_broken_by_a_dearer_part(specification: StudySpecification) -> None:
+def test_a_constraint_on_the_system_is_broken_by_a_dearer_part() -> None:
+    specification = study(objectives=BOTH, strategies=FEW)
     price = best(specification, POINT).metrics["system_price"]
     (limit,) = parse_constraints([f"system_price <= {price} $"], where="test")
     limited = replace(specification, constraints=(limit,))
@@ -177,7 +177,7 @@ def test_a_constraint_on_the_system_is_broken_by_a_dearer_part(specification: St
 
 
 def test_the_best_strategy_is_no_worse_in_other_objectives() -> None:
-    both = study(objectives=["step_time", "memory_tier1_used"])
+    both = study(objectives=["step_time", "memory_tier1_used"], strategies=TWO)
     fastest, leanest = (f(evaluate_machine(both, POINT).candidates, key=_memory) for f in (max, min))
     assert _memory(leanest) < _memory(fastest)
     table = sensitivity(both, POINT, leanest.strategy)
@@ -224,21 +224,25 @@ class TestBindingResource:
 class TestStudy:
     """Of a stored study: the first members of its front."""
 
-    def test_front(self, tmp_path: Path) -> None:
+    def test_front(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         stored = api.search(study(RANGES, objectives=BOTH, budget=3), db=f"sqlite:///{tmp_path / 'studies.db'}")
-        table = front_sensitivity(stored, top=2)
-        front = stored.front
-        assert list(dict.fromkeys(table["trial"].tolist())) == front["trial"][:2].tolist()
-        member = front.row(0)
-        point = stored.evaluations[member["trial"]].point
-        candidate = next(c for c in stored.stored_candidates if c.trial == member["trial"])
-        alone = sensitivity(stored.specification, point, candidate.strategy)
-        first = table.take(np.flatnonzero(table["trial"] == member["trial"]))
-        for name in alone:
-            np.testing.assert_array_equal(first[name], alone[name])
-        binding = front_binding(stored, top=1)
-        expected = binding_resource(stored.specification, point, candidate.strategy)
-        assert binding.row(0) == {"trial": member["trial"], **{n: getattr(expected, n) for n in expected.__slots__}}
+        asked = []
+
+        def one_row(specification: StudySpecification, point: Any, words: Any, *, step: float) -> Table:
+            asked.append((point, words, step))
+            return Table({"parameter": [MEMORY], "step_time_best": [1.0]})
+
+        monkeypatch.setattr("codesign_opt.studies.sensitivity.sensitivity", one_row)
+        table = front_sensitivity(stored, top=2, step=0.2)
+        binding = front_binding(stored, top=2)
+        trials = stored.front["trial"][:2].tolist()
+        assert table["trial"].tolist() == binding["trial"].tolist() == trials
+        assert table.units["step_time_best"] == "s"
+        for trial, (point, words, step), row in zip(trials, asked, binding.to_dicts(), strict=True):
+            candidate = next(c for c in stored.stored_candidates if c.trial == trial)
+            assert (point, words, step) == (stored.evaluations[trial].point, candidate.strategy, 0.2)
+            expected = binding_resource(stored.specification, point, candidate.strategy)
+            assert row == {"trial": trial, **{name: getattr(expected, name) for name in expected.__slots__}}
 
     def test_without_a_feasible_trial(self, tmp_path: Path) -> None:
         nothing = study(objectives=BOTH, budget=1, constraints=["step_time <= 1 us"])
