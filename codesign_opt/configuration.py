@@ -7,6 +7,8 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,6 +70,18 @@ class Parsed:
         except InputError:
             # The key's path is not known here; `validated` asks again with it.
             raise PydanticCustomError("parsed", "not readable", {"parse": self.parse}) from None
+
+
+def one_of(words: type[Enum]) -> Parsed:
+    """Annotation of a field that holds one of the words of an enumeration."""
+    return Parsed(partial(_parse_word, words=words), ", ".join(f'"{word.value}"' for word in words))
+
+
+def _parse_word(value: Any, *, where: str, words: type[Enum]) -> Enum:
+    allowed = [word.value for word in words]
+    if value not in allowed:
+        raise InputError(f"{where}: {value!r} is not allowed", nearest(str(value), allowed))
+    return words(value)
 
 
 Model = TypeVar("Model", bound=FileModel)

@@ -16,6 +16,7 @@ from codesign_opt.analytical.operation_times import (
     OperationColumns,
     StageTimes,
     exchange_times,
+    over_operations,
     stage_times,
 )
 from codesign_opt.analytical.sequence import block_operations
@@ -144,7 +145,7 @@ def _compute_totals(
 
     def again(values: Array) -> Array:
         own = np.cumsum(values, axis=0) if running_totals else values
-        total: Array = training * np.where(RC, own, 0.0).sum(axis=0)
+        total: Array = training * over_operations(np.where(RC, own, 0.0))
         return total
 
     running_totals = Erratum.E1 in reproduce
@@ -152,10 +153,10 @@ def _compute_totals(
     activation = {"F": operations["Fa"], "f": stages.af, "Y": operations["Ya"], "m": stages.am}
     weight = {"F": operations["Fw"], "f": stages.wf, "Y": operations["Yw"], "m": stages.wm}
     return {
-        **{f"fw_{name}": values.sum(axis=0) for name, values in forward.items()},
+        **{f"fw_{name}": over_operations(values) for name, values in forward.items()},
         **{f"re_{name}": again(values) for name, values in forward.items()},
-        **{f"ag_{name}": training * values.sum(axis=0) for name, values in activation.items()},
-        **{f"wg_{name}": training * values.sum(axis=0) for name, values in weight.items()},
+        **{f"ag_{name}": training * over_operations(values) for name, values in activation.items()},
+        **{f"wg_{name}": training * over_operations(values) for name, values in weight.items()},
     }
 
 
@@ -163,19 +164,19 @@ def _exchange_totals(
     operations: OperationColumns, exchange: ExchangeTimes, training: Array, suffix: str
 ) -> dict[str, Array]:
     totals = {
-        "fw_T": exchange.Tf.sum(axis=0),
-        "re_T": training * np.where(operations["recomputed"], exchange.Tf, 0.0).sum(axis=0),
-        "ag_T": training * exchange.Ta.sum(axis=0),
-        "wg_T": training * exchange.Tw.sum(axis=0),
-        "szf": exchange.qf.sum(axis=0),
-        "sza": training * exchange.qa.sum(axis=0),
-        "szr": training * exchange.qr.sum(axis=0),
-        "lkf": exchange.lf.sum(axis=0),
-        "lka": training * exchange.la.sum(axis=0),
-        "lkr": training * exchange.lr.sum(axis=0),
-        "exf": exchange.Ef.sum(axis=0),
-        "exa": training * exchange.Ea.sum(axis=0),
-        "exr": training * exchange.Er.sum(axis=0),
+        "fw_T": over_operations(exchange.Tf),
+        "re_T": training * over_operations(np.where(operations["recomputed"], exchange.Tf, 0.0)),
+        "ag_T": training * over_operations(exchange.Ta),
+        "wg_T": training * over_operations(exchange.Tw),
+        "szf": over_operations(exchange.qf),
+        "sza": training * over_operations(exchange.qa),
+        "szr": training * over_operations(exchange.qr),
+        "lkf": over_operations(exchange.lf),
+        "lka": training * over_operations(exchange.la),
+        "lkr": training * over_operations(exchange.lr),
+        "exf": over_operations(exchange.Ef),
+        "exa": training * over_operations(exchange.Ea),
+        "exr": training * over_operations(exchange.Er),
     }
     return {name + suffix: values for name, values in totals.items()}
 

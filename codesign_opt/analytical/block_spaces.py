@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import operation_sequence
 from codesign_opt.analytical.errata import Erratum
-from codesign_opt.analytical.operation_times import OperationColumns
+from codesign_opt.analytical.operation_times import OperationColumns, over_operations
 from codesign_opt.analytical.sequence import block_operations
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
 from codesign_opt.workloads import Workload
@@ -73,18 +73,18 @@ def block_spaces(workloads: Sequence[Workload], keys: Mapping[str, Array], repro
 def _totals(operations: OperationColumns, s: BlockShapes, training: Array, reproduce: Set[Erratum]) -> dict[str, Array]:
     e, weights = s.e, operations["weights"]
     keeps = training if Erratum.E12 not in reproduce else np.ones_like(training)
-    held = operations["Kb"].sum(axis=0)
-    dropped = np.where(operations["output_dropped"], e * operations["O"], 0.0).sum(axis=0)
-    stored = np.where(training, operations["stored"].sum(axis=0) - dropped, np.where(keeps, held, 0.0))
+    held = over_operations(operations["Kb"])
+    dropped = over_operations(np.where(operations["output_dropped"], e * operations["O"], 0.0))
+    stored = np.where(training, over_operations(operations["stored"]) - dropped, np.where(keeps, held, 0.0))
     checkpoint = s.A if Erratum.E22 in reproduce else s.X
     split_message = s.sequence_parallel | s.boundary
     return {
-        "spW": e * weights.sum(axis=0),
-        "wrk": np.where(operations["shared"], 0.0, operations["Kb"]).sum(axis=0),
+        "spW": e * over_operations(weights),
+        "wrk": over_operations(np.where(operations["shared"], 0.0, operations["Kb"])),
         "sto": np.where(s.full, 0.0, stored),
         "ckp": np.where(training & s.full, e * checkpoint, 0.0),
-        "wgu": training * 4 * weights.sum(axis=0),
-        "agr": training * operations["Gb"].sum(axis=0),
+        "wgu": training * 4 * over_operations(weights),
+        "agr": training * over_operations(operations["Gb"]),
         "message": e * np.where(split_message, s.A_split, s.A),
         "keeps_activations": keeps,
     }

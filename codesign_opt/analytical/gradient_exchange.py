@@ -133,10 +133,8 @@ def _windows(
     cc = blocks.ag_f + blocks.wg_f + blocks.re_f + np.where(sharded, 0.0, optimizer.f)
     dch = counts.C * td
 
-    busy = np.where(chunk.chb > 0, chunk.chb, 1.0)
-    hits = dch / busy
-    if jumps:
-        hits = np.floor(hits)
+    # Every pass of the window has its message, whether the exchange is long enough to meet it or not.
+    hits = np.floor(dch / np.where(chunk.chb > 0, chunk.chb, 1.0)) if jumps else in_flight
     if Erratum.E6 in reproduce:
         rest = counts.m % counts.p
         hits = np.minimum(hits, np.where(rest > 0, rest, counts.p))

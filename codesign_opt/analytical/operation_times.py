@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,16 @@ class OperationColumns:
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
+
+
+def over_operations(values: Array) -> Array:
+    """Sum over the operations of (operation, block key) values, added in order whatever the number of keys.
+
+    NumPy's own sum adds a single column in pairs, so that a key alone would differ in its last bit from the same key
+    among others.
+    """
+    total: Array = reduce(np.add, values)
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

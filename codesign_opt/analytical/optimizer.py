@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.block import operation_sequence
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import hardware_columns
-from codesign_opt.analytical.operation_times import OperationColumns
+from codesign_opt.analytical.operation_times import OperationColumns, over_operations
 from codesign_opt.analytical.sequence import block_operations
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
 from codesign_opt.systems import System
@@ -115,7 +115,7 @@ def _weights(
 
 def _fill(columns: dict[str, Array], members: Array, training: Array, totals: Mapping[str, Array], length: int) -> None:
     for name, values in totals.items():
-        columns.setdefault(name, np.empty(length))[members] = training * values.sum(axis=0)
+        columns.setdefault(name, np.empty(length))[members] = training * over_operations(values)
 
 
 def _with_any_block(keys: Mapping[str, Array]) -> dict[str, Array]:

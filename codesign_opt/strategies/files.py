@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
 from pydantic import Field
 
-from codesign_opt.configuration import FileModel, Parsed, read_toml, validated
-from codesign_opt.errors import InputError, nearest
+from codesign_opt.configuration import FileModel, one_of, read_toml, validated
 from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
 from codesign_opt.strategies.placement import fastest_tiers
 from codesign_opt.strategies.strategy import Strategy
@@ -18,17 +16,6 @@ from codesign_opt.systems import System
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Tier = Annotated[int, Field(ge=0, le=100)]
-
-
-def _parse_word(value: Any, *, where: str, words: Any) -> Any:
-    allowed = [word.value for word in words]
-    if value not in allowed:
-        raise InputError(f"{where}: {value!r} is not allowed", nearest(str(value), allowed))
-    return words(value)
-
-
-def _word(words: Any) -> Parsed:
-    return Parsed(partial(_parse_word, words=words), ", ".join(f'"{word.value}"' for word in words))
 
 
 class StrategyFile(FileModel):
@@ -43,12 +30,12 @@ class StrategyFile(FileModel):
     vpp: Count = 1
     batch: Count = Field(examples=[512])
     microbatch: Count = 1
-    datatype: Annotated[Datatype, _word(Datatype)] = Datatype.FLOAT16
+    datatype: Annotated[Datatype, one_of(Datatype)] = Datatype.FLOAT16
     fused_activation: bool = True
-    attention: Annotated[Attention, _word(Attention)] = Attention.MULTIHEAD
-    recompute: Annotated[Recompute, _word(Recompute)] = Recompute.NONE
-    tp_communication: Annotated[TpCommunication, _word(TpCommunication)] = TpCommunication.ALL_REDUCE
-    tp_overlap: Annotated[TpOverlap, _word(TpOverlap)] = TpOverlap.NONE
+    attention: Annotated[Attention, one_of(Attention)] = Attention.MULTIHEAD
+    recompute: Annotated[Recompute, one_of(Recompute)] = Recompute.NONE
+    tp_communication: Annotated[TpCommunication, one_of(TpCommunication)] = TpCommunication.ALL_REDUCE
+    tp_overlap: Annotated[TpOverlap, one_of(TpOverlap)] = TpOverlap.NONE
     gather_redo: bool = False
     optimizer_sharding: bool = False
     dp_overlap: bool = False

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-from codesign_opt.configuration import TAG, FileModel, Parsed, flattened, shown
-from codesign_opt.errors import InputError, nearest
+from codesign_opt.configuration import TAG, FileModel, Parsed, flattened, one_of, shown
+from codesign_opt.errors import InputError
 from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
 from codesign_opt.studies.budget import Budget, parse_budget
 from codesign_opt.systems.parameters import Kind
@@ -48,21 +47,10 @@ class _OneOrMore:
         return value if isinstance(value, list) else [value]
 
 
-def _parse_word(value: Any, *, where: str, words: type[Enum]) -> Enum:
-    allowed = [word.value for word in words]
-    if value not in allowed:
-        raise InputError(f"{where}: {value!r} is not allowed", nearest(str(value), allowed))
-    return words(value)
-
-
 def _parse_name(value: Any, *, where: str) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > _MAX_NAME:
         raise InputError(f"{where}: {shown(value)} is no name", f"1 to {_MAX_NAME} printable characters")
     return value
-
-
-def _word(words: type[Enum]) -> Parsed:
-    return Parsed(partial(_parse_word, words=words), ", ".join(f'"{word.value}"' for word in words))
 
 
 OneOrMore = Annotated[list[T], Field(min_length=1), _OneOrMore()]
@@ -154,16 +142,16 @@ class StrategiesFile(FileModel):
     dp: OneOrMore[Count] | None = Field(None, description="Data-parallel degrees.", examples=[8])
     vpp: OneOrMore[Count] | None = Field(None, description="Chunks of the interleaved schedule.", examples=[1])
     microbatch: OneOrMore[Count] | None = Field(None, description="Sequences of a microbatch.", examples=[[1, 2]])
-    recompute: OneOrMore[Annotated[Recompute, _word(Recompute)]] | None = Field(
+    recompute: OneOrMore[Annotated[Recompute, one_of(Recompute)]] | None = Field(
         None, description="What the backward pass computes again.", examples=["full"]
     )
-    tp_communication: OneOrMore[Annotated[TpCommunication, _word(TpCommunication)]] | None = Field(
+    tp_communication: OneOrMore[Annotated[TpCommunication, one_of(TpCommunication)]] | None = Field(
         None, description="Collectives of tensor parallelism.", examples=["sequence_parallel"]
     )
-    tp_overlap: OneOrMore[Annotated[TpOverlap, _word(TpOverlap)]] | None = Field(
+    tp_overlap: OneOrMore[Annotated[TpOverlap, one_of(TpOverlap)]] | None = Field(
         None, description="How they hide behind matrix products.", examples=[["none", "ring"]]
     )
-    attention: OneOrMore[Annotated[Attention, _word(Attention)]] | None = Field(
+    attention: OneOrMore[Annotated[Attention, one_of(Attention)]] | None = Field(
         None, description="Key and value heads; multihead if absent.", examples=["multihead"]
     )
     fused_activation: OneOrMore[bool] | None = Field(
@@ -234,7 +222,7 @@ class StudyFile(FileModel):
         description="Largest global batch, sequences; a strategy uses the largest multiple of `dp` in it.",
         examples=[512],
     )
-    datatype: Annotated[Datatype, _word(Datatype)] = Field(
+    datatype: Annotated[Datatype, one_of(Datatype)] = Field(
         default="float16",
         validate_default=True,
         description="Number format of weights and activations.",

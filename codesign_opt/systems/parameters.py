@@ -90,12 +90,10 @@ def parameter(system: System, path: str) -> float:
     Raises:
         InputError: Where the system has no such parameter, with the near ones.
     """
-    node: Any = system
-    for name in path.split("."):
-        node = dict(_children(node)).get(name)
-    if isinstance(node, bool) or not isinstance(node, int | float):
-        raise InputError(f"'{system.name}' has no parameter '{path}'", nearest(path, parameters(system)))
-    return float(node)
+    number = _number_at(system, path)
+    if number is None:
+        raise _unknown(system, path, where="")
+    return number
 
 
 def parameter_kind(system: System, path: str, *, where: str) -> Kind:
@@ -104,9 +102,8 @@ def parameter_kind(system: System, path: str, *, where: str) -> Kind:
     Raises:
         InputError: Where the system has no such parameter, with the near ones.
     """
-    known = parameters(system)
-    if path not in known:
-        raise InputError(f"{where}: '{system.name}' has no parameter '{path}'", nearest(path, known))
+    if _number_at(system, path) is None:
+        raise _unknown(system, path, where=f"{where}: ")
     return KINDS[path.rpartition(".")[2]]
 
 
@@ -125,6 +122,18 @@ def with_parameters(system: System, values: Mapping[str, float], *, where: str =
         number = parameter_kind(system, path, where=where).check(value, where=f"{where}: {path}")
         system = _replaced(system, path.split("."), number)
     return system
+
+
+def _number_at(system: System, path: str) -> float | None:
+    node: Any = system
+    names = path.split(".")
+    for name in names:
+        node = dict(_children(node)).get(name)
+    return node if names[-1] in KINDS and isinstance(node, int | float) else None
+
+
+def _unknown(system: System, path: str, *, where: str) -> InputError:
+    return InputError(f"{where}'{system.name}' has no parameter '{path}'", nearest(path, parameters(system)))
 
 
 def _numbers(node: Any, prefix: str) -> Iterator[tuple[str, float]]:

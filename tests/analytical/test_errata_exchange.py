@@ -183,3 +183,28 @@ def test_e30_the_optimizer_step_lengthens_one_pass_of_the_window() -> None:
     beside_next_chunk = 2 * 20 - (4 * 3 + 2 * step)
     within_last_chunk = 20 - (3 + step)
     assert found["dp_comm_exposed_time"] == pytest.approx(20 + beside_next_chunk + within_last_chunk)
+
+
+def test_every_pass_of_a_window_loses_its_message_on_a_shared_tier() -> None:
+    # Latency makes a message take 4.12 s and a block's exchange 4 + 3 s. Chunks of two blocks, two microbatches.
+    tier = network(bandwidth=WEIGHT_BYTES / 3, latency=4)
+    system = machine(tiers=(network(bandwidth=ACTIVATION_BYTES), tier))
+    chosen = replicated(pp=2, vpp=2, batch=4, pp_tier=1)
+    found = statistics_of(chosen, system, blocks=8)
+    # Two passes of 4 s and a message each leave 8 s for 14 s of exchange. The last chunk's window is
+    # 8.12 - (2 + 6.12) / 2 - 4.12 s, which is none.
+    assert found["dp_comm_exposed_time"] == pytest.approx(7 + (14 - 8) + 7)
+
+
+def test_a_faster_engine_meets_no_more_messages() -> None:
+    # Were messages counted over the exchange, shorter passes would meet more of them.
+    tier = network(bandwidth=WEIGHT_BYTES / 3, latency=4)
+    exposed = []
+    for speed in (1.0, 1.5, 3.0):
+        system = machine(tiers=(network(bandwidth=ACTIVATION_BYTES), tier))
+        engine = dataclasses.replace(system.matrix["float16"], peak=system.matrix["float16"].peak * speed)
+        faster = dataclasses.replace(system, matrix={"float16": engine})
+        found = statistics_of(replicated(pp=2, vpp=2, batch=4, pp_tier=1), faster, blocks=8)
+        exposed.append(found["dp_comm_exposed_time"])
+        assert found["dp_comm_exposed_time"] == pytest.approx(7 + (14 - 8 / speed) + 7)
+    assert exposed == sorted(exposed)

@@ -73,3 +73,15 @@ def test_part_of_a_grid_equals_its_rows() -> None:
     times = GridTimes(SHAPE, SYSTEM, keys, part.keys.pair, NONE)
     assert part.grid.size < memory.grid.size
     assert_same(part.grid, times.estimate(part, times.blocks(part)), NONE)
+
+
+def test_a_strategy_alone_has_to_the_last_bit_the_results_it_has_among_others() -> None:
+    grid = max(grids(), key=lambda one: one.size)
+    table = grid.table(np.random.default_rng(2).integers(0, grid.size, 60))
+    together = estimate(SHAPE, SYSTEM, table)
+    for row in range(table.rows):
+        alone = estimate(SHAPE, SYSTEM, table.take([row]))
+        for part in ("times", "memory"):
+            for field in dataclasses.fields(getattr(alone, part)):
+                among = np.broadcast_to(getattr(getattr(together, part), field.name), (table.rows,))[row]
+                assert getattr(getattr(alone, part), field.name)[0] == among, field.name
