@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.block import BlockTable, block_table
+from codesign_opt.analytical.block import BlockTable
+from codesign_opt.analytical.block_cache import shared_block_table
 from codesign_opt.analytical.block_spaces import BlockSpaces, block_spaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.estimate import Estimate
@@ -117,8 +118,8 @@ class GridTimes:
         self._workload, self._system, self._reproduce = workload, system, reproduce
         self._keys = keys
         self._pairs = np.unique(pairs)
-        self._blocks: BlockTable = block_table(
-            [workload], [system], keys.block_keys(self._pairs, len(system.network_tiers)), reproduce
+        self._blocks: BlockTable = shared_block_table(
+            workload, system, keys.block_keys(self._pairs, len(system.network_tiers)), reproduce
         )
         self._optimizer: OptimizerTable = optimizer_table([workload], [system], keys.optimizer_keys(), reproduce)
         single = np.zeros((1,) * len(AXES), dtype=np.int64)

@@ -20,8 +20,8 @@ from codesign_opt.studies.study import Study
 from codesign_opt.tables import Table
 
 if TYPE_CHECKING:
-    from codesign_opt.studies.certify import Certificate
-    from codesign_opt.studies.runner import Progress
+    from codesign_opt.studies.certify import Certificate, CertifyProgress
+    from codesign_opt.studies.study_run import Progress
 
 DEFAULT_DATABASE = "sqlite:///codesign-opt.db"
 """Where studies are stored, unless an argument or the environment variable `CODESIGN_OPT_DB` says otherwise."""
@@ -43,6 +43,7 @@ def search(
     sampler: str | None = None,
     top_k: int | None = None,
     reproduce: str | Sequence[str] | None = None,
+    polish: int = 0,
     workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Study:
@@ -52,6 +53,7 @@ def search(
         study: Catalogue name, file, dict with the keys of a study file, or specification; the built-in one if None.
         db: URL of the database; `DEFAULT_DATABASE` if None.
         name, budget, seed, method, sampler, top_k, reproduce: Instead of what the study says.
+        polish: Points to try around the best trial when the budget is spent, at most, where hardware is continuous.
         workers: Processes that evaluate; results do not depend on their number.
         progress: Called after every batch.
 
@@ -60,6 +62,7 @@ def search(
         InputError: For anything that cannot be read.
     """
     # The sampler's library is loaded by those who search, not by those who look at what is stored.
+    from codesign_opt.studies.polish import check_polishable, polish_study
     from codesign_opt.studies.runner import run_study
 
     changes = {
@@ -69,9 +72,13 @@ def search(
     specification = study_specification(study, {key: value for key, value in changes.items() if value is not None})
     if workers < 1:
         raise InputError(f"workers: {workers} is not a number of processes", "1 or more")
+    if polish:
+        check_polishable(specification)
     with _database(db) as database:
         try:
             finished = str(run_study(specification, database, workers=workers, progress=progress))
+            if polish:
+                polish_study(specification, database, evaluations=polish, progress=progress)
         except KeyboardInterrupt:
             if database.find_study(specification.name) is None:
                 raise
@@ -80,19 +87,21 @@ def search(
 
 
 def certify(
-    study: StudyInput = None,
+    study: Study | StudyInput = None,
     *,
     gap: float = 0.01,
     seconds: float | None = None,
     workers: int = 1,
+    progress: Callable[[CertifyProgress], None] | None = None,
 ) -> Certificate:
     """Prove how near the best machine of a study with one objective is to the best there is, by branch and bound.
 
     Args:
-        study: As for `search`.
+        study: As for `search`; or a study that has run, whose best trial is a start that leaves less to prove.
         gap: Share of the best value that may stay unproven.
         seconds: Limit of wall time.
         workers: Processes; results do not depend on their number.
+        progress: Called after every batch of boxes of machines.
 
     Raises:
         InputError: For a study that cannot be certified, in words.
@@ -100,7 +109,9 @@ def certify(
     """
     from codesign_opt.studies.certify import certify as certified
 
-    return certified(study_specification(study), gap=gap, seconds=seconds, workers=workers)
+    start = study.best_point if isinstance(study, Study) else None
+    specification = study.specification if isinstance(study, Study) else study_specification(study)
+    return certified(specification, gap=gap, seconds=seconds, start=start, workers=workers, progress=progress)
 
 
 def study_specification(study: StudyInput, changes: Mapping[str, Any] | None = None) -> StudySpecification:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,18 +10,21 @@ import typer
 
 from codesign_opt.cli import options
 from codesign_opt.cli.errors import INTERRUPTED
-from codesign_opt.errors import StorageError
+from codesign_opt.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from codesign_opt.cli.progress import Report
     from codesign_opt.cli.study_input import StudyChanges
-    from codesign_opt.studies.runner import Progress
+    from codesign_opt.studies.certify import Certificate, CertifyProgress
+    from codesign_opt.studies.study import Study
+    from codesign_opt.studies.study_run import Progress
 
 EXAMPLES = options.examples(
     "codesign-opt search",
     "codesign-opt search my-study.toml --budget 10m",
     "codesign-opt search --workload gpt3-175b --system a100-80g --processors 512 --batch 512",
     "codesign-opt search price-study --set 'memory_tier2.bandwidth=200 GB/s' --name fast-ddr",
+    "codesign-opt search cost-optimum --certify --gap 1%",
 )
 
 _STUDY = typer.Argument(
@@ -57,6 +61,16 @@ _SET = typer.Option(
     "--set", metavar="PATH=VALUE", show_default=False,
     help="Parameter of the system that differs, for instance 'network_tiers.1.latency=5 us'; may be repeated.",
 )  # fmt: skip
+_POLISH = typer.Option(
+    "--polish", metavar="N",
+    help="When the budget is spent, try up to N more machines around the best one (one objective, free ranges).",
+)  # fmt: skip
+_CERTIFY = typer.Option(
+    "--certify",
+    help="Then prove how near the best machine is to the best there is (one objective); takes as long as it needs, or "
+    "as a budget of time allows once more. Ctrl-C ends it with what is proven.",
+)  # fmt: skip
+_GAP = typer.Option("--gap", metavar="SHARE", help="What --certify may leave unproven, for instance 1%.")
 _WORKERS = typer.Option(
     "--workers", metavar="N|auto", help="Processes that evaluate; the result does not depend on it."
 )
@@ -85,6 +99,9 @@ def search(
     uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
     reproduce: Annotated[str | None, options.REPRODUCE] = None,
+    polish: Annotated[str, _POLISH] = "0",
+    certify: Annotated[bool, _CERTIFY] = False,
+    gap: Annotated[str | None, _GAP] = None,
     workers: Annotated[str, _WORKERS] = "auto",
     quiet: Annotated[bool, options.QUIET] = False,
     json: Annotated[bool, options.JSON] = False,
@@ -120,53 +137,87 @@ def search(
         free=values.free_parameters(free or ()),
         strategies=values.limits(limit or ()) | {key: True for key, given in switches.items() if given},
     )
-    _search(
-        study,
-        changes,
+    if gap is not None and not certify:
+        raise InputError("--gap says what --certify may leave unproven", "add --certify")
+    run = _Run(
         database=database,
         resume=resume,
+        polish=values.whole_number(polish, "--polish", lowest=0),
+        gap=values.share(gap or "1%", "--gap") if certify else None,
         workers=None if workers == "auto" else values.whole_number(workers, "--workers"),
         quiet=quiet,
         json=json,
     )
+    _search(study, changes, run)
 
 
-def _search(
-    study: str | None,
-    changes: StudyChanges,
-    *,
-    database: str,
-    resume: bool | None,
-    workers: int | None,
-    quiet: bool,
-    json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """How a study is to be run; `workers` None chooses them, `gap` None proves nothing."""
+
+    database: str
+    resume: bool | None
+    polish: int
+    gap: float | None
+    workers: int | None
+    quiet: bool
+    json: bool
+
+
+def _search(study: str | None, changes: StudyChanges, run: _Run) -> None:
     from codesign_opt import api
     from codesign_opt.cli.output import note, plural
     from codesign_opt.cli.progress import reporting
     from codesign_opt.cli.study_input import stored_record, stored_study, study_specification
     from codesign_opt.cli.study_output import write_search_result
     from codesign_opt.studies.canonical import specification_hash
+    from codesign_opt.studies.certify.rules import check_certifiable, check_gap
     from codesign_opt.studies.evaluator import automatic_workers
 
-    specification = (stored_study(study, changes, database) if resume else None) or study_specification(study, changes)
-    known = stored_record(specification.name, database)
-    if known is not None and resume is False:
+    stored = stored_study(study, changes, run.database) if run.resume else None
+    specification = stored or study_specification(study, changes)
+    if run.gap is not None:
+        check_certifiable(specification)
+        check_gap(specification, run.gap)
+    known = stored_record(specification.name, run.database)
+    if known is not None and run.resume is False:
         raise StorageError(f"a study named '{specification.name}' is stored already", "choose another --name")
-    if known is not None and known.specification_hash == specification_hash(specification) and not quiet:
+    if known is not None and known.specification_hash == specification_hash(specification) and not run.quiet:
         note(f"continuing study '{specification.name}' (trials so far: {known.trials})")
-    if workers is None:
-        workers = automatic_workers(specification)
+    workers = automatic_workers(specification) if run.workers is None else run.workers
     try:
-        with reporting(specification.name, quiet=quiet) as report:
-            result = api.search(specification, db=database, workers=workers, progress=partial(_report, report))
+        with reporting(specification.name, quiet=run.quiet) as report:
+            result = api.search(
+                specification, db=run.database, polish=run.polish, workers=workers, progress=partial(_report, report)
+            )
     except KeyboardInterrupt:
         result = None
     if result is None or result.finished == "interrupted":
         so_far = f" after {plural(result.evaluations, 'trial')}" if result else ""
         note(f"interrupted{so_far}: the same command with --resume continues study '{specification.name}'")
         raise typer.Exit(INTERRUPTED)
-    write_search_result(result, database=database, json=json)
+    certificate = None if run.gap is None else _certify(result, run.gap, run.workers, quiet=run.quiet)
+    write_search_result(result, certificate, database=run.database, json=run.json)
+
+
+def _certify(study: Study, gap: float, workers: int | None, *, quiet: bool) -> Certificate:
+    import os
+
+    from codesign_opt import api
+    from codesign_opt.cli.progress import reporting
+
+    with reporting(f"{study.name}: certificate", quiet=quiet) as report:
+        return api.certify(
+            study,
+            gap=gap,
+            seconds=study.specification.budget.seconds,
+            workers=workers or os.cpu_count() or 1,
+            progress=partial(_report_proof, report, gap),
+        )
+
+
+def _report_proof(report: Report, gap: float, progress: CertifyProgress) -> None:
+    report(min(1.0, gap / progress.gap) if progress.gap else 1.0, f"gap {progress.gap:.2%}, {progress.boxes} boxes")
 
 
 def _report(report: Report, progress: Progress) -> None:

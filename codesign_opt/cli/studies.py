@@ -25,8 +25,9 @@ _STRATEGY = ("tp", "pp", "dp", "vpp", "microbatch", "recompute")
 """Strategy columns of the table of best results."""
 
 _SENSITIVITY = typer.Option(
-    "--sensitivity", help="For the best point: every objective when each hardware parameter changes by 10 %."
+    "--sensitivity", help="For the best points: every objective when each hardware parameter changes by 10 %."
 )
+_TOP = typer.Option("--top", metavar="N", help="Points of the front that --sensitivity looks at, the best first.")
 
 _YES = typer.Option("--yes", help="Do not ask.")
 _EXPORT_OUTPUT = typer.Option("--output", metavar="FILE|URL", help="File to write, or URL of an Optuna storage.")
@@ -57,25 +58,30 @@ def list_studies(
 def show(
     name: Annotated[str, options.STUDY_NAME],
     sensitivity: Annotated[bool, _SENSITIVITY] = False,
+    top: Annotated[str | None, _TOP] = None,
     database: Annotated[str, options.DATABASE] = options.DEFAULT_DATABASE,
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
     """Show a study: what it asks, how far it is, and what it found."""
     from codesign_opt import api
-    from codesign_opt.cli.output import table_document, width, write, write_json
+    from codesign_opt.cli import values
+    from codesign_opt.cli.output import table_document, write, write_json
     from codesign_opt.cli.study_output import study_document
     from codesign_opt.studies.canonical import specification_to_dict
 
+    if top is not None and not sensitivity:
+        raise InputError("--top says how many points --sensitivity looks at", "add --sensitivity")
+    points = 1 if top is None else values.whole_number(top, "--top")
     study = api.load_study(name, db=database)
     if sensitivity:
-        from codesign_opt.reports import format_table
+        from codesign_opt.cli.sensitivity_output import sensitivity_text
         from codesign_opt.studies.sensitivity import front_binding, front_sensitivity
 
-        changes, binding = front_sensitivity(study), front_binding(study)
+        changes, binding = front_sensitivity(study, top=points), front_binding(study, top=points)
         if json:
             write_json({"sensitivity": table_document(changes), "binding": table_document(binding)})
         else:
-            write(format_table(changes, width=width()) + "\n\n" + format_table(binding, width=width()))
+            write(sensitivity_text(study, changes, binding))
         return
     if json:
         document = study_document(study, database=database)

@@ -8,9 +8,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from codesign_opt.cli import options
+from codesign_opt.cli.certificate_output import certificate_document, certificate_text
 from codesign_opt.errors import InfeasibleError
 
 if TYPE_CHECKING:
+    from codesign_opt.studies.certify import Certificate
     from codesign_opt.studies.study import Study
     from codesign_opt.tables import Table
 
@@ -33,8 +35,8 @@ _ENDS = {
 }
 
 
-def write_search_result(study: Study, *, database: str, json: bool) -> None:
-    """The front of a study that has just run, or its best strategies where it has one objective.
+def write_search_result(study: Study, certificate: Certificate | None, *, database: str, json: bool) -> None:
+    """The front of a study that has just run, or its best strategies where it has one objective; and what is proven.
 
     Raises:
         InfeasibleError: Nothing feasible was found; says what excluded most, and the nearest miss.
@@ -44,12 +46,16 @@ def write_search_result(study: Study, *, database: str, json: bool) -> None:
     if not feasible_trials(study):
         raise nothing_feasible(study)
     if json:
-        write_json(study_document(study, database=database))
+        proven = {} if certificate is None else {"certificate": certificate_document(certificate)}
+        write_json({**study_document(study, database=database), **proven})
         return
     write(f"study '{study.name}': {_progress(study)}; {_ENDS.get(study.finished, 'stored')}")
     write("")
     write(result_text(study))
     write("")
+    if certificate is not None:
+        write(certificate_text(certificate))
+        write("")
     write(f"stored in {shown_database(database)}; next:")
     write("\n".join(f"  {command}" for command in _next_commands(study, database)))
 

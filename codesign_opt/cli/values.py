@@ -23,6 +23,20 @@ def whole_number(text: str, option: str, *, lowest: int = 1) -> int:
     return int(text)
 
 
+def share(text: str, option: str) -> float:
+    """The share that "1%", "1 %" or "0.01" says; at least 0.
+
+    Raises:
+        InputError: Anything else.
+    """
+    from codesign_opt.units import parse_quantity
+
+    number = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)(e-?\d+)?\s*(%?)\s*", text, re.IGNORECASE)
+    if number is None:
+        raise InputError(f"{option}: {text!r} is not a share", "write for instance 1% or 0.01")
+    return parse_quantity(f"{number[1]}{number[2] or ''} {number[3]}".strip(), "1", where=option)
+
+
 def choice(text: str, option: str, allowed: Sequence[Word]) -> Word:
     """One of the `allowed` words.
 

@@ -60,14 +60,24 @@ def _require_permission(target: Path, mode: int, verb: str, database: Path) -> N
 
 
 def _require_not_foreign(path: Path) -> None:
-    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
     try:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    finally:
-        connection.close()
+        tables = _tables(path, "ro")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        # A killed process left a transaction half written; SQLite takes it back as soon as it may write.
+        tables = _tables(path, "rw")
     if tables and VERSION_TABLE not in tables:
         shown = ", ".join(sorted(tables)[:3]) + (", …" if len(tables) > 3 else "")
         raise StorageError(
             f"{path} is a database of another program (its tables: {shown}); left untouched",
             "name another file for the studies",
         )
+
+
+def _tables(path: Path, mode: str) -> set[str]:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
+    try:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    finally:
+        connection.close()

@@ -42,6 +42,12 @@ class Dimension:
             return float(min(self.high, self.low * (self.high / self.low) ** share))
         return float(min(self.high, self.low + (self.high - self.low) * share))
 
+    def share(self, value: float) -> float:
+        """How far along a range a value is, from 0 to 1: the inverse of `at`."""
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
 
 def hardware_dimensions(specification: StudySpecification) -> tuple[Dimension, ...]:
     """The free parameters of the system that are searched, then the number of processors where there are several."""

@@ -118,30 +118,30 @@ def binding_resource(
 
 
 def front_sensitivity(study: Study, *, top: int = 1, step: float = STEP) -> Table:
-    """`sensitivity` of the first `top` members of a study's front, with the column `trial` in front.
+    """`sensitivity` of the first `top` members of a study's front, with the columns `place` on it and `trial` in front.
 
     Raises:
         InputError: For a step that is not between 0 and 1, and a study without a feasible trial.
     """
     tables = []
-    for trial, point, words in _front(study, top):
+    for place, (trial, point, words) in enumerate(_front(study, top)):
         table = sensitivity(study.specification, point, words, step=step)
-        tables.append({"trial": np.full(table.rows, trial), **table})
+        tables.append({"place": np.full(table.rows, place), "trial": np.full(table.rows, trial), **table})
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     return Table(columns, _units(study.objectives))
 
 
 def front_binding(study: Study, *, top: int = 1, step: float = STEP) -> Table:
-    """`binding_resource` of the first `top` members of a study's front: trial, and its attributes.
+    """`binding_resource` of the first `top` members of a study's front: place, trial, and its attributes.
 
     Raises:
         InputError: As `front_sensitivity`.
     """
     rows = []
-    for trial, point, words in _front(study, top):
+    for place, (trial, point, words) in enumerate(_front(study, top)):
         binding = binding_resource(study.specification, point, words, step=step)
         values = {field.name: getattr(binding, field.name) for field in fields(BindingResource)}
-        rows.append({"trial": trial, **values})
+        rows.append({"place": place, "trial": trial, **values})
     return Table({name: [row[name] for row in rows] for name in rows[0]})
 
 

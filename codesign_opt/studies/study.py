@@ -13,7 +13,7 @@ from codesign_opt.db import CandidateRecord, Database, EvaluationRecord, StudyRe
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.objectives import METRICS, Objective, pareto_front
 from codesign_opt.studies.canonical import specification_from_dict
-from codesign_opt.studies.points import PROCESSORS, fitted_paths
+from codesign_opt.studies.points import PROCESSORS, Point, fitted_paths
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.tables import Table
 
@@ -45,6 +45,16 @@ class Study:
     def objectives(self) -> tuple[Objective, ...]:
         """What the study optimises."""
         return self.specification.objectives
+
+    @property
+    def best_point(self) -> Point | None:
+        """The machine of the best trial by the first objective; None where no trial is feasible."""
+        objective = self.objectives[0]
+        complete = [row for row in self.evaluations if row.state == "complete"]
+        best = min(
+            complete, key=lambda row: float(objective.minimized(np.array(row.values[objective.metric]))), default=None
+        )
+        return None if best is None else best.point
 
     @property
     def trials(self) -> Table:

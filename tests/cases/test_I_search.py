@@ -23,8 +23,9 @@ from codesign_opt.errors import InfeasibleError, StorageError
 from codesign_opt.studies import evaluator
 from codesign_opt.studies.outcome import Candidate, Outcome
 from codesign_opt.studies.points import Point
-from codesign_opt.studies.runner import Progress, run_study
+from codesign_opt.studies.runner import run_study
 from codesign_opt.studies.specification import StudySpecification, study_from_dict
+from codesign_opt.studies.study_run import Progress
 
 PRELOADED = ["codesign_opt.api.searching", "codesign_opt.studies.runner", "alembic.command", "moocore", "scipy.stats"]
 """What a search needs, so that a child process has it at once."""

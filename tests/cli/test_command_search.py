@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -198,3 +199,56 @@ def _trials(run: Any) -> int:
     result = run("studies", "list", "--json")
     rows = json.loads(result.out)["rows"] if result.status == 0 else []
     return int(rows[0]["trials"]) if rows else 0
+
+
+ONE_OBJECTIVE = ("--objective", "cost_per_million_tokens", "--processors", "4", "--quiet")
+
+
+def test_a_certificate_says_what_is_proven(run: Any) -> None:
+    result = run("search", "study.toml", *ONE_OBJECTIVE, "--certify", "--gap", "5 %")
+    assert result.status == 0
+    (line,) = [line for line in result.out.splitlines() if line.startswith("certificate of ")]
+    words = re.fullmatch(
+        r"certificate of minimize cost_per_million_tokens: (\S+) \$, and no machine is below (\S+) \$: "
+        r"proven to (\S+)%",
+        line,
+    )
+    assert words is not None
+    best, bound, gap = map(float, words.groups())
+    assert 0 <= gap <= 5
+    assert best * (1 - gap / 100) == pytest.approx(bound, rel=2e-4)
+    assert "  machine: network_tiers.0.bandwidth " in result.out
+    document = run("search", "study.toml", *ONE_OBJECTIVE, "--certify", "--gap", "0.05", "--json").document
+    certificate = document["certificate"]
+    assert certificate["closed"]
+    assert certificate["reason"] == "gap"
+    assert certificate["best"] == pytest.approx(best, rel=1e-3)
+    # The certificate is at least as good as what the study found.
+    assert certificate["best"] <= document["front"]["rows"][0]["cost_per_million_tokens"]
+    assert certificate["strategy"]["tp"] * certificate["strategy"]["pp"] * certificate["strategy"]["dp"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--certify",), "a certificate is for one objective, not for sample_rate, system_price"),
+        (("--gap", "1%"), "--gap says what --certify may leave unproven"),
+        (("--certify", "--gap", "one"), "--gap: 'one' is not a share"),
+        (("--certify", "--gap", "-1%"), "--gap: '-1%' is not a share"),
+        (("--certify", "--gap", "nan"), "--gap: 'nan' is not a share"),
+        (("--certify", "--gap", "0", *ONE_OBJECTIVE), "a gap of 0 cannot be proven"),
+        (("--polish", "3"), "polishing improves one objective"),
+        (("--polish", "-3"), "--polish: '-3' is not allowed"),
+    ],
+)
+def test_what_cannot_be_proven_or_polished_is_refused_at_once(run: Any, arguments: tuple[str, ...], words: str) -> None:
+    result = run("search", "study.toml", *arguments)
+    assert result.status == 2
+    assert words in result.err
+    assert not Path("codesign-opt.db").exists()
+
+
+def test_polished_trials_are_trials_of_the_study(run: Any) -> None:
+    document = run("search", "study.toml", *ONE_OBJECTIVE, "--polish", "6", "--json").document
+    assert 4 < document["trials"] <= 10
+    assert document["feasible"] == document["trials"]

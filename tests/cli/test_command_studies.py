@@ -97,3 +97,17 @@ def test_sensitivity_of_the_best_point(run: Any) -> None:
     assert ("network_tiers.0.bandwidth", -0.1) in changes
     assert len(document["binding"]["rows"]) == 1
     assert "parameter" in run("studies", "show", "second", "--sensitivity").out
+
+
+def test_sensitivity_of_several_points(run: Any) -> None:
+    front = run("pareto", "second", "--format", "json").document
+    trials = list(dict.fromkeys(row["trial"] for row in front["rows"][:2]))
+    document = run("studies", "show", "second", "--sensitivity", "--top", "2", "--json").document
+    assert [row["trial"] for row in document["binding"]["rows"]] == [row["trial"] for row in front["rows"][:2]]
+    assert list(dict.fromkeys(row["trial"] for row in document["sensitivity"]["rows"])) == trials
+
+
+def test_top_without_sensitivity_is_refused(run: Any) -> None:
+    result = run("studies", "show", "second", "--top", "2")
+    assert result.status == 2
+    assert "add --sensitivity" in result.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -216,6 +217,26 @@ def test_a_new_file_that_another_process_is_filling(tmp_path: Path) -> None:
     timer.join()
     holder.close()
     assert check(str(path)).ok
+
+
+def test_a_transaction_that_a_killed_process_left_half_written(tmp_path: Path) -> None:
+    """Before it has a write-ahead log, a database is journalled: its first transactions are taken back from that."""
+    path, killed = tmp_path / "studies.db", tmp_path / "killed.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE codesign_alembic_version (version_num VARCHAR(32))")
+    connection.execute("DROP TABLE codesign_alembic_version")
+    # With next to no cache the transaction is in the file before it is committed.
+    connection.execute("PRAGMA cache_size = 1")
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(50):
+        connection.execute(f"CREATE TABLE half_written_{number} (a)")
+    for suffix in ("", "-journal"):
+        shutil.copy(f"{path}{suffix}", f"{killed}{suffix}")
+    connection.execute("ROLLBACK")
+    connection.close()
+    with open_database(str(killed)) as database:
+        assert database.list_studies() == []
+    assert check(str(killed)).ok
 
 
 def test_a_read_only_connection(tmp_path: Path, study: MakeStudy) -> None:

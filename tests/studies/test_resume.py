@@ -20,9 +20,9 @@ from codesign_opt.db import open_database
 from codesign_opt.errors import CodesignError, StorageError
 from codesign_opt.studies.canonical import specification_from_dict, specification_to_dict
 from codesign_opt.studies.lease import LEASE_SECONDS
-from codesign_opt.studies.runner import Progress
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.studies.study import Study
+from codesign_opt.studies.study_run import Progress
 
 PRELOADED = ["codesign_opt.api.searching", "codesign_opt.studies.runner", "alembic.command", "moocore", "scipy.stats"]
 """What a search needs, so that a child process has it at once."""

@@ -13,9 +13,10 @@ from sqlalchemy import event
 from codesign_opt.db import Database, open_database
 from codesign_opt.errors import StorageError
 from codesign_opt.studies.outcome import Outcome
-from codesign_opt.studies.runner import REPEATED_BATCHES, Progress, begin_study, run_study
+from codesign_opt.studies.runner import REPEATED_BATCHES, begin_study, run_study
 from codesign_opt.studies.specification import StudySpecification
 from codesign_opt.studies.study import load_study
+from codesign_opt.studies.study_run import Progress
 
 Tiny = Callable[..., StudySpecification]
 
@@ -57,7 +58,9 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
         return evaluate(*arguments)
 
     monkeypatch.setattr(evaluator, "evaluate_point", evaluate_in_a_second)
-    monkeypatch.setattr("codesign_opt.studies.runner.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr("codesign_opt.studies.runner.time", clock)
+    monkeypatch.setattr("codesign_opt.studies.study_run.time", clock)
 
 
 @pytest.mark.usefixtures("without_model", "seconds")

@@ -238,11 +238,17 @@ class TestStudy:
         trials = stored.front["trial"][:2].tolist()
         assert table["trial"].tolist() == binding["trial"].tolist() == trials
         assert table.units["step_time_best"] == "s"
-        for trial, (point, words, step), row in zip(trials, asked, binding.to_dicts(), strict=True):
+        assert table["place"].tolist() == [0, 1]
+        for place, trial in enumerate(trials):
+            (point, words, step), row = asked[place], binding.to_dicts()[place]
             candidate = next(c for c in stored.stored_candidates if c.trial == trial)
             assert (point, words, step) == (stored.evaluations[trial].point, candidate.strategy, 0.2)
             expected = binding_resource(stored.specification, point, candidate.strategy)
-            assert row == {"trial": trial, **{name: getattr(expected, name) for name in expected.__slots__}}
+            assert row == {
+                "place": place,
+                "trial": trial,
+                **{name: getattr(expected, name) for name in expected.__slots__},
+            }
 
     def test_without_a_feasible_trial(self, tmp_path: Path) -> None:
         nothing = study(objectives=BOTH, budget=1, constraints=["step_time <= 1 us"])

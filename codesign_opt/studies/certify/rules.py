@@ -6,9 +6,11 @@ a machine with the best end of every interval and the cheapest price of each bou
 
 from __future__ import annotations
 
+import math
+
 from codesign_opt.errors import InputError
 from codesign_opt.objectives import METRICS, Constraint, Objective
-from codesign_opt.studies.points import fitted_paths
+from codesign_opt.studies.points import fitted_paths, hardware_dimensions
 from codesign_opt.studies.processors import ProcessorBudget
 from codesign_opt.studies.specification import StudySpecification
 
@@ -17,6 +19,9 @@ RATES = frozenset({"sample_rate", "token_rate", "sample_rate_per_processor", "to
 
 MONEY_FOR_WORK = frozenset({"cost_per_million_tokens", "price_performance"})
 """Metrics that do so where all strategies of the machine have the same price."""
+
+LEAST_GAP = 1e-6
+"""A smaller gap would be lost in the rounding of bounds."""
 
 _PRICES = frozenset({"processor_price", "system_price"})
 _ROOM = frozenset({"memory_tier1_free", "memory_tier1_share", "memory_tier2_free", "memory_tier2_share"})
@@ -69,6 +74,19 @@ def check_certifiable(specification: StudySpecification) -> None:
     _check_objective(specification, specification.objectives[0], name)
     for constraint in specification.constraints:
         _check_constraint(specification, constraint, name)
+
+
+def check_gap(specification: StudySpecification, gap: float) -> None:
+    """Nothing, where a gap can be proven.
+
+    Raises:
+        InputError: For a gap that is negative or lost in rounding.
+    """
+    ranges = [dimension.name for dimension in hardware_dimensions(specification) if not dimension.choices]
+    least = LEAST_GAP if ranges else 0.0
+    if not least <= gap < math.inf:
+        of_range = f" for a range such as that of {ranges[0]}" if ranges else ""
+        raise InputError(f"a gap of {gap:.4g} cannot be proven", f"at least {least:.0e}{of_range}")
 
 
 def ranks_by_rate(metric: str) -> bool:

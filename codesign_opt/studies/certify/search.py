@@ -15,7 +15,7 @@ from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.objectives import Objective
 from codesign_opt.studies.certify.bound import Bounded, OpenBox, bound_boxes
 from codesign_opt.studies.certify.box import root_boxes
-from codesign_opt.studies.certify.rules import check_certifiable
+from codesign_opt.studies.certify.rules import check_certifiable, check_gap
 from codesign_opt.studies.evaluator import evaluate_point
 from codesign_opt.studies.outcome import Candidate
 from codesign_opt.studies.points import Point, hardware_dimensions
@@ -28,10 +28,7 @@ BOXES_AT_ONCE = 128
 BOXES_PER_TASK = 16
 """Boxes that one worker looks at in one go."""
 
-LEAST_GAP = 1e-6
-"""A smaller gap would be lost in the rounding of bounds."""
-
-Reason = Literal["gap", "seconds", "evaluations"]
+Reason = Literal["gap", "seconds", "evaluations", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class Certificate:
         boxes: Boxes of machines bounded.
         seconds: Wall time.
         closed: Whether the gap that was asked for is proven.
-        reason: What ended it: the gap, or a limit on seconds or evaluations.
+        reason: What ended it: the gap, a limit on seconds or evaluations, or Ctrl-C.
     """
 
     objective: Objective
@@ -93,6 +90,8 @@ def certify(
 ) -> Certificate:
     """Search all machines of a study until none can be better than the best one found by more than a gap.
 
+    Ctrl-C ends the search with the certificate of what is proven by then.
+
     Args:
         specification: A study with one objective. Its method, sampler and budget do not matter, but free capacities
             are fitted to each strategy or searched as in a study of that method.
@@ -109,16 +108,21 @@ def certify(
         InfeasibleError: Where it is proven that no machine has a feasible strategy.
     """
     check_certifiable(specification)
-    _check_gap(specification, gap)
+    check_gap(specification, gap)
     run = _Run(specification, gap, Limits(seconds=seconds, evaluations=evaluations))
     if start is not None:
         _check_start(specification, start)
         run.try_point(start)
     with mapping(workers) as of_all:
-        while (reason := run.ended()) is None:
-            run.one_batch(of_all)
-            if progress is not None:
-                progress(run.progress())
+        reason: Reason | None = None
+        try:
+            while (reason := run.ended()) is None:
+                run.one_batch(of_all)
+                if progress is not None:
+                    progress(run.progress())
+        except KeyboardInterrupt:
+            # What was proven until now holds.
+            reason = "interrupted"
     return run.certificate(reason)
 
 
@@ -183,14 +187,16 @@ class _Run:
         tasks = [boxes[first : first + BOXES_PER_TASK] for first in range(0, len(boxes), BOXES_PER_TASK)]
         looked_at = 0
         look = partial(bound_boxes, self.specification, self.cutoff)
-        for task, results in zip(tasks, of_all(look, tasks), strict=True):
-            looked_at += len(task)
-            for bounded in results:
-                self._note(bounded)
-            if self._limit_reached() is not None:
-                break
-        for open_box in boxes[looked_at:]:
-            self._keep(open_box)
+        try:
+            for task, results in zip(tasks, of_all(look, tasks), strict=True):
+                for bounded in results:
+                    self._note(bounded)
+                looked_at += len(task)
+                if self._limit_reached() is not None:
+                    break
+        finally:
+            for open_box in boxes[looked_at:]:
+                self._keep(open_box)
 
     def try_point(self, point: Point) -> None:
         """Search all strategies of one machine."""
@@ -301,14 +307,6 @@ def _gap(best: float, bound: float) -> float:
     if best == bound:
         return 0.0
     return (best - bound) / abs(best) if best and np.isfinite(best) else np.inf
-
-
-def _check_gap(specification: StudySpecification, gap: float) -> None:
-    ranges = [dimension.name for dimension in hardware_dimensions(specification) if not dimension.choices]
-    least = LEAST_GAP if ranges else 0.0
-    if not least <= gap < np.inf:
-        of_range = f" for a range such as that of {ranges[0]}" if ranges else ""
-        raise InputError(f"a gap of {gap:.4g} cannot be proven", f"at least {least:.0e}{of_range}")
 
 
 def _check_start(specification: StudySpecification, start: Point) -> None:

@@ -1,0 +1,98 @@
+"""Block tables that questions about the same workload and machines of equal speed share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
+from codesign_opt.analytical.errata import Erratum
+from codesign_opt.systems import System
+from codesign_opt.workloads import Workload
+
+Array = NDArray[Any]
+
+KEPT_MACHINES = 4
+"""Pairs of workload and machine whose tables are kept."""
+
+KEPT_ROWS = 1 << 15
+"""Rows kept for each of them; some ten megabytes."""
+
+
+def shared_block_table(
+    workload: Workload, system: System, keys: Mapping[str, Array], reproduce: Set[Erratum]
+) -> BlockTable:
+    """The block table of one workload on one system; only keys that no earlier call asked for are computed.
+
+    Neither the number of processors nor a capacity or price enters a row, so machines that differ in these alone share.
+    """
+    return _rows(workload, _Speeds(system), frozenset(reproduce)).table(keys)
+
+
+class _Rows:
+    """The rows of one workload on machines of one speed, in the order first asked for."""
+
+    def __init__(self, workload: Workload, system: System, reproduce: Set[Erratum]) -> None:
+        self._workload, self._system, self._reproduce = workload, system, reproduce
+        self._number: dict[bytes, int] = {}
+        self._table: BlockTable | None = None
+
+    def table(self, keys: Mapping[str, Array]) -> BlockTable:
+        packed = np.stack([keys[name].astype(np.int64) for name in BLOCK_KEY], axis=1)
+        names = [row.tobytes() for row in packed]
+        new = self._new(names)
+        if len(self._number) + len(new) > KEPT_ROWS:
+            self._number, self._table = {}, None
+            new = self._new(names)
+        if new:
+            rows = list(new.values())
+            added = block_table(
+                [self._workload], [self._system], {name: values[rows] for name, values in keys.items()}, self._reproduce
+            )
+            self._number |= {name: number for number, name in enumerate(new, start=len(self._number))}
+            self._table = added if self._table is None else _stacked(self._table, added)
+        assert self._table is not None
+        return self._table.take(np.array([self._number[name] for name in names], dtype=np.int64))
+
+    def _new(self, names: Sequence[bytes]) -> dict[bytes, int]:
+        """The keys that have no row yet, each with the first place where it stands."""
+        new: dict[bytes, int] = {}
+        for place, name in enumerate(names):
+            if name not in self._number:
+                new.setdefault(name, place)
+        return new
+
+
+class _Speeds:
+    """A system as a key: systems are equal that no block can tell apart."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        first, second = (replace(tier, capacity=0.0) for tier in (system.memory_tier1, system.memory_tier2))
+        bare = replace(system, name="", price=None, power=None, memory_tier1=first, memory_tier2=second)
+        self._key = repr(bare)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Speeds) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=KEPT_MACHINES)
+def _rows(workload: Workload, speeds: _Speeds, reproduce: frozenset[Erratum]) -> _Rows:
+    return _Rows(workload, speeds.system, reproduce)
+
+
+def _stacked(first: BlockTable, second: BlockTable) -> BlockTable:
+    return BlockTable(
+        **{
+            field.name: np.concatenate([getattr(first, field.name), getattr(second, field.name)])
+            for field in fields(BlockTable)
+        }
+    )
