@@ -34,6 +34,9 @@ def operation_list(workload: Workload, system: System, strategy: Strategy, *, re
         * `name`; `inputs` and `outputs`, elements.
         * `<stage>_flops`, `<stage>_bytes` touched in memory tier 1; `optimizer_flops`, `_bytes` and `_time` of a step.
         * `<block>_<stage>_time`: processing, seconds; 0 for a collective, which is communication only.
+        * `recomputed`, `recommunicated`: whether the backward pass repeats it, and its communication.
+        * `<block>_<what>_collective`, where `<what>` is `forward` or `backward`: all-gather, reduce-scatter or all-reduce,
+          or "" for no communication.
         * `<block>_<what>_communication_bytes`, `_time` on the link and `_exposed_time`, where `<what>` is `forward`,
           `backward` or `recompute`; and `<block>_weight_gradient_exposed_time`, exposed beside the weight gradient.
         * `tiles`: How many parts a transfer is cut into, to hide behind the operation's product.
@@ -51,6 +54,10 @@ def operation_list(workload: Workload, system: System, strategy: Strategy, *, re
     shards = np.where(table["optimizer_sharding"], table["dp"], 1)
     columns = {
         **_work(operations),
+        "recomputed": operations["recomputed"],
+        "recommunicated": operations["recommunicated"],
+        **_collectives("base", base, shapes.sequence_parallel, operations),
+        **_collectives("edge", edge, shapes.sequence_parallel | shapes.boundary, operations),
         **_optimizer(operations, shapes, shards, hardware, reproduce),
         **{f"base_{name}": values for name, values in _exchange(base)},
         **{f"edge_{name}": values for name, values in _exchange(edge)},
@@ -73,6 +80,16 @@ def _work(operations: OperationColumns) -> dict[str, Array]:
         "activation_gradient_bytes": operations["Ya"],
         "weight_gradient_flops": operations["Fw"],
         "weight_gradient_bytes": operations["Yw"],
+    }
+
+
+def _collectives(block: str, exchange: ExchangeTimes, split: Array, operations: OperationColumns) -> dict[str, Array]:
+    """Which collective runs (spec section 6): split is reduce-scatter and all-gather, otherwise all-reduce."""
+    reduces = np.where(split, "reduce-scatter", "all-reduce")
+    after, none = operations.row_split, np.array("")
+    return {
+        f"{block}_forward_collective": np.where(exchange.qf > 0, np.where(after, reduces, "all-gather"), none),
+        f"{block}_backward_collective": np.where(exchange.qa > 0, np.where(after, "all-gather", reduces), none),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codesign_opt.reports.partial_files import whole_file
+from codesign_opt.partial_files import whole_file
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from codesign_opt import __version__
 from codesign_opt.errors import InputError, MissingExtraError
-from codesign_opt.reports.partial_files import whole_file
+from codesign_opt.partial_files import whole_file
 from codesign_opt.tables import Table
 
 WriteProgress = Callable[[int, int, float], None]

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from codesign_opt.errors import InputError
-from codesign_opt.reports.partial_files import SUFFIX, whole_file
+from codesign_opt.partial_files import SUFFIX, whole_file
 
 WRITE_UNTIL_KILLED = """
 import sys, time
 from pathlib import Path
-from codesign_opt.reports.partial_files import whole_file
+from codesign_opt.partial_files import whole_file
 with whole_file(Path(sys.argv[1])) as file:
     file.write(b"half of it")
     file.flush()
