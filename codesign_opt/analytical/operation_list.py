@@ -35,8 +35,8 @@ def operation_list(workload: Workload, system: System, strategy: Strategy, *, re
         * `<stage>_flops`, `<stage>_bytes` touched in memory tier 1; `optimizer_flops`, `_bytes` and `_time` of a step.
         * `<block>_<stage>_time`: processing, seconds; 0 for a collective, which is communication only.
         * `recomputed`, `recommunicated`: whether the backward pass repeats it, and its communication.
-        * `<block>_<what>_collective`, where `<what>` is `forward` or `backward`: all-gather, reduce-scatter or all-reduce,
-          or "" for no communication.
+        * `<block>_<what>_collective`, where `<what>` is `forward` or `backward`: all-gather, reduce-scatter or
+          all-reduce, or "" for no communication.
         * `<block>_<what>_communication_bytes`, `_time` on the link and `_exposed_time`, where `<what>` is `forward`,
           `backward` or `recompute`; and `<block>_weight_gradient_exposed_time`, exposed beside the weight gradient.
         * `tiles`: How many parts a transfer is cut into, to hide behind the operation's product.

@@ -106,6 +106,13 @@ class StrategyTable(Mapping[str, NDArray[Any]]):
         return result
 
 
+def strategy_of_words(words: Mapping[str, Any]) -> Strategy:
+    """The strategy that a row of `StrategyTable.words` describes."""
+    options = {name: option(words[name]) for name, option in OPTION_COLUMNS.items()}
+    values: dict[str, Any] = {**words, **options}
+    return Strategy(**values)
+
+
 def _dtype(name: str) -> type:
     if name in OPTION_COLUMNS:
         return np.int8

@@ -104,10 +104,12 @@ class _Writer:
         self.loose: list[int] = []
         self.exchanges: list[int] = []
         self.joins_exchanges = -1
+        self.backward = False
         self._add("before", "null", "order")
 
     def write_pass(self, chunk: int, *, backward: bool, last: bool) -> None:
         message = self.work.message
+        self.backward = backward
         before, after = self._neighbours(chunk, backward)
         if before is not None:
             self._receive(before, _tag(chunk, backward))
@@ -233,8 +235,9 @@ class _Writer:
         for piece in pieces:
             self._write_piece(subroutine, piece)
         if offload:
+            part = "backward_offload" if self.backward else "forward_offload"
             streams = self._add(
-                "offload", "infeed", "offload", subroutine=subroutine, operands=start, seconds=offload, chained=False
+                "offload", "infeed", part, subroutine=subroutine, operands=start, seconds=offload, chained=False
             )
             self._join([streams], "offloaded", subroutine)
 
@@ -246,16 +249,16 @@ class _Writer:
         # Whatever makes a collective longer than its bytes on the wire, such as touching its buffers, is latency.
         transfer = Transfer(alone.tier, alone.opcode, piece.size, alone.wire, piece.link - alone.wire)
         if not piece.compute:
-            self._collective(piece.name, transfer, piece.part, subroutine)
+            self._collective(piece.name, transfer, piece.communication, subroutine)
             return
         start = self._operands
         beside = self._transfer(
-            piece.name, transfer, "tp_communication", operands=start, subroutine=subroutine, aside=True
+            piece.name, transfer, piece.communication, operands=start, subroutine=subroutine, aside=True
         )
         self._add(piece.name, "delay", piece.part, subroutine=subroutine, seconds=piece.compute)
         if piece.exposed:
             self._add(
-                f"{piece.name}_exposed", "delay", "tp_communication", subroutine=subroutine, seconds=piece.exposed
+                f"{piece.name}_exposed", "delay", piece.communication, subroutine=subroutine, seconds=piece.exposed
             )
         self._join([beside], f"{piece.name}_done", subroutine)
 

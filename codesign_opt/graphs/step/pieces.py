@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from codesign_opt.strategies import TpOverlap
 from codesign_opt.tables import Table
 
 PARTS: Final = (
     "forward", "backward", "recompute", "optimizer", "tp_communication", "recompute_communication",
-    "pp_communication", "dp_communication", "offload", "order",
+    "pp_communication", "dp_communication", "forward_offload", "backward_offload", "order",
 )  # fmt: skip
 """What an instruction of a step counts as; `order` does nothing but wait for others."""
 
@@ -21,10 +22,12 @@ class Piece:
 
     Attributes:
         name: Of the operation.
-        part: What its computation counts as, or its communication where it computes nothing; one of `PARTS`.
+        part: What its computation counts as; one of `PARTS`.
         compute: Seconds of computation.
-        collective: Opcode of the collective, or "".
-        size: Bytes of its vector.
+        communication: What its communication counts as, or "" for none.
+        collective: Opcode of the collective.
+        size: Bytes of its vector, of a ring beside tiles without the tile that stays.
+        transfers: In how many parts they go, each with the network's latency.
         link: Seconds of the collective when alone on its network tier.
         exposed: Seconds of communication that the piece's computation does not hide: all of it, where there is none.
     """
@@ -32,8 +35,10 @@ class Piece:
     name: str
     part: str
     compute: float = 0.0
+    communication: str = ""
     collective: str = ""
     size: float = 0.0
+    transfers: float = 0.0
     link: float = 0.0
     exposed: float = 0.0
 
@@ -43,21 +48,24 @@ class Piece:
         return self.compute + self.exposed
 
 
-def forward_pieces(operations: Table, block: str) -> list[Piece]:
+def forward_pieces(operations: Table, block: str, overlap: TpOverlap) -> list[Piece]:
     """The forward pass of a block.
 
     Args:
         operations: From `analytical.operation_list`.
         block: "base", or "edge" for the last block of a chunk.
+        overlap: How products hide communication.
     """
-    return _merged(piece for row in operations.to_dicts() for piece in _forward(row, block))
+    rows = _Rows(block, overlap)
+    return _merged(rows.forward(row) for row in operations.to_dicts())
 
 
-def backward_pieces(operations: Table, block: str) -> list[Piece]:
+def backward_pieces(operations: Table, block: str, overlap: TpOverlap) -> list[Piece]:
     """What is recomputed, then activation and weight gradients from the last operation to the first."""
-    rows = list(operations.to_dicts())
-    again = [piece for row in rows for piece in _again(row, block)]
-    return _merged([*again, *(piece for row in reversed(rows) for piece in _backward(row, block))])
+    rows = _Rows(block, overlap)
+    listed = list(operations.to_dicts())
+    again = [piece for row in listed for piece in rows.again(row)]
+    return _merged([*again, *(piece for row in reversed(listed) for piece in rows.backward(row))])
 
 
 def condensed(pieces: Sequence[Piece]) -> list[Piece]:
@@ -65,10 +73,10 @@ def condensed(pieces: Sequence[Piece]) -> list[Piece]:
 
     Computation comes first; what is hidden stays beside its own computation. The time alone is the same.
     """
-    groups: dict[tuple[str, str, bool], list[Piece]] = {}
+    groups: dict[tuple[str, str, str, bool], list[Piece]] = {}
     for piece in pieces:
-        groups.setdefault((piece.part, piece.collective, piece.compute > 0), []).append(piece)
-    return [_sum(members) for members in groups.values()]
+        groups.setdefault((piece.part, piece.communication, piece.collective, piece.compute > 0), []).append(piece)
+    return [replace(_sum(members), name=members[0].part) for members in groups.values()]
 
 
 def repeated(pieces: Sequence[Piece], times: int) -> list[Piece]:
@@ -76,45 +84,61 @@ def repeated(pieces: Sequence[Piece], times: int) -> list[Piece]:
     return [_sum([piece] * times) for piece in pieces] if times else []
 
 
-def _forward(row: Mapping[str, Any], block: str) -> Iterator[Piece]:
-    yield _piece(row, block, "forward", "forward", "forward_time")
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Pieces of the rows of an operation list: those of one kind of block."""
 
+    block: str
+    overlap: TpOverlap
 
-def _again(row: Mapping[str, Any], block: str) -> Iterator[Piece]:
-    """An operation of the recomputed forward pass; a product's communication where that is repeated with it."""
-    if row["recomputed"]:
-        yield Piece(name=row["name"], part="recompute", compute=row[f"{block}_forward_time"])
-    exposed = row[f"{block}_recompute_communication_exposed_time"]
-    if row["recommunicated"] and exposed:
-        yield Piece(
+    def forward(self, row: Mapping[str, Any]) -> Piece:
+        return self._piece(row, "forward", "forward", row[f"{self.block}_forward_time"])
+
+    def again(self, row: Mapping[str, Any]) -> Iterator[Piece]:
+        """An operation of the recomputed forward pass, and what is communicated again ahead of everything else."""
+        compute = row[f"{self.block}_forward_time"] if row["recomputed"] else 0.0
+        if row["recommunicated"] and (compute or not _is_product(row)):
+            yield self._piece(row, "recompute", "recompute", compute)
+        else:
+            yield Piece(name=row["name"], part="recompute", compute=compute)
+
+    def backward(self, row: Mapping[str, Any]) -> Iterator[Piece]:
+        """The gradients. What a product that is not recomputed gathers again hides beside its weight gradient."""
+        yield self._piece(row, "backward", "backward", row[f"{self.block}_activation_gradient_time"])
+        compute = row[f"{self.block}_weight_gradient_time"]
+        if row["recommunicated"] and not row["recomputed"] and _is_product(row):
+            yield self._piece(row, "backward", "recompute", compute)
+        else:
+            yield Piece(name=row["name"], part="backward", compute=compute)
+
+    def _piece(self, row: Mapping[str, Any], part: str, what: str, compute: float) -> Piece:
+        of = f"{self.block}_{what}_communication"
+        link = row[f"{of}_time"]
+        if not link:
+            return Piece(name=row["name"], part=part, compute=compute)
+        # A ring passes on all tiles but its own.
+        tiles = row["tiles"]
+        transfers = tiles - 1 if self.overlap is TpOverlap.RING and _is_product(row) else tiles
+        collective = row[f"{self.block}_{'backward' if what == 'backward' else 'forward'}_collective"]
+        return Piece(
             name=row["name"],
-            part="recompute_communication",
-            collective=row[f"{block}_forward_collective"],
-            size=row[f"{block}_recompute_communication_bytes"],
-            link=exposed,
-            exposed=exposed,
+            part=part,
+            compute=compute,
+            communication="recompute_communication" if what == "recompute" else "tp_communication",
+            collective=collective,
+            size=row[f"{of}_bytes"] * transfers / tiles,
+            transfers=transfers,
+            link=link * transfers / tiles,
+            exposed=row[f"{of}_exposed_time"],
         )
 
 
-def _backward(row: Mapping[str, Any], block: str) -> Iterator[Piece]:
-    yield _piece(row, block, "backward", "backward", "activation_gradient_time")
-    yield Piece(name=row["name"], part="backward", compute=row[f"{block}_weight_gradient_time"])
+def _is_product(row: Mapping[str, Any]) -> bool:
+    """Whether an operation with communication is a product that hides it."""
+    return bool(row["tiles"] > 1)
 
 
-def _piece(row: Mapping[str, Any], block: str, part: str, what: str, time: str) -> Piece:
-    compute = row[f"{block}_{time}"]
-    link = row[f"{block}_{what}_communication_time"]
-    if not link:
-        return Piece(name=row["name"], part=part, compute=compute)
-    return Piece(
-        name=row["name"],
-        part=part if compute else "tp_communication",
-        compute=compute,
-        collective=row[f"{block}_{what}_collective"],
-        size=row[f"{block}_{what}_communication_bytes"],
-        link=link,
-        exposed=row[f"{block}_{what}_communication_exposed_time"],
-    )
+_TO = " to "
 
 
 def _merged(pieces: Iterator[Piece] | Sequence[Piece]) -> list[Piece]:
@@ -125,7 +149,8 @@ def _merged(pieces: Iterator[Piece] | Sequence[Piece]) -> list[Piece]:
             continue
         before = result[-1] if result else None
         if before is not None and before.part == piece.part and not before.collective and not piece.collective:
-            result[-1] = Piece(name=before.name, part=piece.part, compute=before.compute + piece.compute)
+            name = f"{before.name.partition(_TO)[0]}{_TO}{piece.name}"
+            result[-1] = Piece(name=name, part=piece.part, compute=before.compute + piece.compute)
         else:
             result.append(piece)
     return result
@@ -137,8 +162,10 @@ def _sum(pieces: Sequence[Piece]) -> Piece:
         name=first.name,
         part=first.part,
         compute=sum(piece.compute for piece in pieces),
+        communication=first.communication,
         collective=first.collective,
         size=sum(piece.size for piece in pieces),
+        transfers=sum(piece.transfers for piece in pieces),
         link=sum(piece.link for piece in pieces),
         exposed=sum(piece.exposed for piece in pieces),
     )

@@ -117,6 +117,7 @@ def step_work(workload: Workload, system: System, strategy: Strategy, *, reprodu
     hardware = model.inputs.hardware
     operations = operation_list(workload, system, strategy, reproduce=reproduce)
     forward, backward, last = _offload_seconds(model)
+    overlap = strategy.tp_overlap
     exchanged = strategy.training and strategy.dp > 1
     sharded = exchanged and strategy.optimizer_sharding
     gradients = partial(_transfer, hardware, strategy.dp_tier, strategy.dp)
@@ -126,10 +127,10 @@ def step_work(workload: Workload, system: System, strategy: Strategy, *, reprodu
         microbatches=int(_one(model.counts.m)),
         replicas=strategy.tp * strategy.dp,
         training=strategy.training,
-        forward_base=BlockWork(tuple(forward_pieces(operations, "base")), forward, forward),
-        forward_edge=BlockWork(tuple(forward_pieces(operations, "edge")), forward, forward),
-        backward_base=BlockWork(tuple(backward_pieces(operations, "base")), backward, last),
-        backward_edge=BlockWork(tuple(backward_pieces(operations, "edge")), backward, last),
+        forward_base=BlockWork(tuple(forward_pieces(operations, "base", overlap)), forward, forward),
+        forward_edge=BlockWork(tuple(forward_pieces(operations, "edge", overlap)), forward, forward),
+        backward_base=BlockWork(tuple(backward_pieces(operations, "base", overlap)), backward, last),
+        backward_edge=BlockWork(tuple(backward_pieces(operations, "edge", overlap)), backward, last),
         message=_transfer(hardware, strategy.pp_tier, 2, "send", _one(model.tables.spaces.message))
         if strategy.pp > 1
         else None,

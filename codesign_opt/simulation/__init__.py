@@ -1,0 +1,1 @@
+"""Simulation of program graphs: collectives as messages, networks as links, execution in time."""
