@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from codesign_opt.errors import InputError, nearest
-from codesign_opt.systems import System
+from codesign_opt.systems import Notes, System
 from codesign_opt.systems.pricing import processor_price
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
@@ -45,7 +45,8 @@ def describe(shelf: Shelf, name: str) -> str:
     if shelf == "workloads":
         return _describe_workload(resolve_workload(name))
     if shelf == "systems":
-        return _describe_system(resolve_system(name))
+        words, numbers = system_notes(name).description, _describe_system(resolve_system(name))
+        return f"{words}: {numbers}" if words else numbers
     return str(tomllib.loads(content)["description"])
 
 
@@ -87,6 +88,19 @@ def resolve_system(name_or_path: str, *, where: str = "") -> System:
 
         return read_foreign_system(path)
     return read_system(path, resolve_base=_base)
+
+
+def system_notes(name: str) -> Notes:
+    """What the file of a shipped system says about it, and about its base where it has one.
+
+    Raises:
+        InputError: For an unknown name, with the near ones.
+    """
+    from codesign_opt.systems.files import read_notes
+
+    if name not in names("systems"):
+        raise _unknown("systems", name, "")
+    return read_notes(_shipped("systems", name), resolve_base=system_notes)
 
 
 def study_path(name_or_path: str, *, where: str = "") -> Path:

@@ -32,18 +32,21 @@ def list_entries(
 ) -> None:
     """List what is shipped, with a line about each."""
     from codesign_opt.catalog import describe, names
+    from codesign_opt.cli.catalog_output import system_lines
     from codesign_opt.cli.output import write, write_json
     from codesign_opt.cli.values import choice
 
     chosen = options.SHELVES if shelf is None else (choice(shelf, "catalog list", options.SHELVES),)
-    shelves: dict[str, dict[str, str]] = {word: {name: describe(word, name) for name in names(word)} for word in chosen}
     if json:
-        write_json(shelves)
+        write_json({word: {name: describe(word, name) for name in names(word)} for word in chosen})
         return
-    size = max(len(name) for entries in shelves.values() for name in entries)
+    size = max(len(name) for word in chosen for name in names(word))
     lines = []
-    for word, entries in shelves.items():
-        lines += [f"{word}:", *_entries(entries, size), ""]
+    for word in chosen:
+        if word == "systems":
+            lines += [*system_lines(names(word), size), ""]
+        else:
+            lines += [f"{word}:", *_entries({name: describe(word, name) for name in names(word)}, size), ""]
     write("\n".join(lines[:-1]))
 
 
@@ -56,7 +59,7 @@ def show(
     name: Annotated[str, _NAME],
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """Show a file of the catalogue, to start one's own from."""
+    """Show a file of the catalogue, to start one's own from; of a system also where each value comes from."""
     from codesign_opt.catalog import names, text
     from codesign_opt.cli.output import write, write_json
     from codesign_opt.errors import InputError, nearest
@@ -72,7 +75,7 @@ def show(
     if json:
         write_json({"name": name, "shelf": shelf, **_content(shelf, name)})
     else:
-        write(text(shelf, name).rstrip("\n"))
+        write("\n".join([text(shelf, name).rstrip("\n"), *_sources(shelf, name)]))
 
 
 def _entries(entries: dict[str, str], size: int) -> list[str]:
@@ -90,9 +93,19 @@ def _entries(entries: dict[str, str], size: int) -> list[str]:
     return lines
 
 
+def _sources(shelf: Shelf, name: str) -> list[str]:
+    """Comments below a system's file that names sources for single values."""
+    from codesign_opt.catalog import resolve_system, system_notes
+    from codesign_opt.cli.catalog_output import source_lines
+
+    if shelf != "systems" or not system_notes(name).sources:
+        return []
+    return ["", *source_lines(resolve_system(name), system_notes(name))]
+
+
 def _content(shelf: Shelf, name: str) -> dict[str, Any]:
-    """A workload's sizes, a system's parameters in SI units, or a study's specification."""
-    from codesign_opt.catalog import describe, resolve_system, resolve_workload, study_path
+    """A workload's sizes, a system's values in SI units with their sources, or a study's specification."""
+    from codesign_opt.catalog import describe, resolve_system, resolve_workload, study_path, system_notes
 
     about = {"description": describe(shelf, name)}
     if shelf == "workloads":
@@ -100,11 +113,9 @@ def _content(shelf: Shelf, name: str) -> dict[str, Any]:
 
         return {**about, "workload": dataclasses.asdict(resolve_workload(name))}
     if shelf == "systems":
-        from codesign_opt.systems.parameters import parameters
+        from codesign_opt.cli.catalog_output import system_document
 
-        numbers = parameters(resolve_system(name))
-        named = {path: {"value": value, "unit": unit} for path, (value, unit) in numbers.items()}
-        return {**about, "parameters": named}
+        return {**about, **system_document(resolve_system(name), system_notes(name))}
     from codesign_opt.studies.canonical import specification_to_dict
     from codesign_opt.studies.specification import read_study
 

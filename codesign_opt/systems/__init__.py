@@ -1,6 +1,7 @@
 """The machine: processors, memory tiers, network tiers, price and power."""
 
 from codesign_opt.systems.curve import EfficiencyCurve
+from codesign_opt.systems.notes import Notes
 from codesign_opt.systems.power import Power
 from codesign_opt.systems.price import Price, PriceCurve
 from codesign_opt.systems.system import CollectiveCost, Engine, MemoryTier, NetworkTier, System
@@ -11,6 +12,7 @@ __all__ = [
     "Engine",
     "MemoryTier",
     "NetworkTier",
+    "Notes",
     "Power",
     "Price",
     "PriceCurve",

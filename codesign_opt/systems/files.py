@@ -12,6 +12,7 @@ import tomli_w
 from codesign_opt.configuration import at, read_toml, validated
 from codesign_opt.errors import InputError
 from codesign_opt.systems.curve import EfficiencyCurve
+from codesign_opt.systems.notes import Notes, check_sources
 from codesign_opt.systems.parameters import KINDS, parameter_kind, with_parameters
 from codesign_opt.systems.power import Power
 from codesign_opt.systems.price import Price, PriceCurve
@@ -41,6 +42,30 @@ def read_system(path: str | Path, *, resolve_base: Callable[..., System] | None 
     return system_from_dict(read_toml(path), where=str(path), resolve_base=resolve_base)
 
 
+def read_notes(path: str | Path, *, resolve_base: Callable[[str], Notes] | None = None) -> Notes:
+    """What a TOML file says about its system; `read_system` checks that `sources` names what is there.
+
+    Args:
+        path: The file.
+        resolve_base: Gives the notes of a base; without it the key `base` is not allowed.
+
+    Raises:
+        InputError: For a file that cannot be read, and for whatever is wrong in a key.
+    """
+    data = read_toml(path)
+    if "base" in data and resolve_base is not None:
+        file = validated(DerivedSystemFile, data, where=str(path))
+        base = resolve_base(file.base)
+        sections = [name for name in ("price", "power") if getattr(file, name) is not None]
+        changes = {**dict.fromkeys([*file.set, *sections], file.source), **file.sources}
+        source = "; ".join(filter(None, [file.source, f"the rest as {file.base}: {base.source}"]))
+        return dataclasses.replace(
+            base.changed(changes), description=file.description or base.description, source=source
+        )
+    full = validated(SystemFile, data, where=str(path))
+    return Notes(description=full.description, source=full.source, sources=full.sources)
+
+
 def system_from_dict(data: dict[str, Any], *, where: str, resolve_base: Callable[..., System] | None = None) -> System:
     """The system that the content of a file describes.
 
@@ -61,7 +86,8 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
     """The system of a checked file.
 
     Raises:
-        InputError: Where the engines have different datatypes, or a processor draws less when busy.
+        InputError: Where the engines have different datatypes, a processor draws less when busy, or a source is of
+            something that is not there.
     """
     if unpaired := set(file.matrix) ^ set(file.vector):
         word = min(unpaired)
@@ -77,14 +103,16 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
         network_tiers=tuple(_network_tier(tier) for tier in file.network_tiers),
         power=_power(file.power, where=where),
     )
-    return dataclasses.replace(system, price=_price(file.price, system, where=where))
+    system = dataclasses.replace(system, price=_price(file.price, system, where=where))
+    check_sources(file.sources, system, where=at(where, "sources"))
+    return system
 
 
 def derived_system(file: DerivedSystemFile, *, where: str, resolve_base: Callable[..., System]) -> System:
     """The system of a checked file that starts from another one.
 
     Raises:
-        InputError: For an unknown base, an unknown path in `set`, or a value that it may not have.
+        InputError: For an unknown base, an unknown path in `set` or `sources`, or a value that it may not have.
     """
     system = resolve_base(file.base, where=at(where, "base"))
     system = dataclasses.replace(
@@ -98,13 +126,16 @@ def derived_system(file: DerivedSystemFile, *, where: str, resolve_base: Callabl
         path: parameter_kind(system, path, where=place).parse(value, where=f"{place}.{path}")
         for path, value in file.set.items()
     }
-    return with_parameters(system, values, where=place)
+    system = with_parameters(system, values, where=place)
+    check_sources(file.sources, system, where=at(where, "sources"))
+    return system
 
 
-def system_to_toml(system: System) -> str:
-    """A file that `read_system` reads back to an equal system."""
+def system_to_toml(system: System, notes: Notes | None = None) -> str:
+    """A file that `read_system` reads back to an equal system, and `read_notes` to equal notes."""
     data: dict[str, Any] = {
         "name": system.name,
+        **({} if notes is None else _notes_table(notes)),
         "processing": "roofline" if system.roofline else "no_overlap",
         "matrix": {word: _engine_table(engine) for word, engine in system.matrix.items()},
         "vector": {word: _engine_table(engine) for word, engine in system.vector.items()},
@@ -158,6 +189,11 @@ def _power(file: PowerFile | None, *, where: str) -> Power | None:
         place = at(where, "power", "busy")
         raise InputError(f"{place}: {format_quantity(file.busy, 'W')} is below idle", "are they swapped?")
     return Power(busy=file.busy, idle=file.idle)
+
+
+def _notes_table(notes: Notes) -> dict[str, Any]:
+    table = {"description": notes.description, "source": notes.source, "sources": dict(notes.sources)}
+    return {key: words for key, words in table.items() if words}
 
 
 def _numbers(node: Any) -> dict[str, Any]:

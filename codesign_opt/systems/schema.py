@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from codesign_opt.configuration import FileModel, Parsed, flattened, shown
+from codesign_opt.configuration import FileModel, Parsed, at, flattened, shown
 from codesign_opt.errors import InputError
 from codesign_opt.systems.curve import EfficiencyCurve
 from codesign_opt.systems.parameters import KINDS, Kind
@@ -51,6 +51,21 @@ def parse_price_curve(value: Any, *, where: str, kind: Kind = _BYTES) -> PriceCu
     return PriceCurve(points, tuple(price for _, price in pairs))
 
 
+def parse_sources(value: Any, *, where: str) -> dict[str, str]:
+    """The table of sources of a file, nested or with dotted keys, by dotted path.
+
+    Raises:
+        InputError: Where it is no table, or a source is no text or empty.
+    """
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {shown(value)} is not allowed", "a table of paths and texts")
+    sources: dict[str, str] = flattened(value)
+    for path, source in sources.items():
+        if not isinstance(source, str) or not source.strip():
+            raise InputError(f"{at(where, path)}: {shown(source)} is not allowed", "text in quotes, not empty")
+    return sources
+
+
 def _number(name: str) -> Parsed:
     kind = KINDS[name]
     plain = "whole number" if kind.whole else "number"
@@ -64,6 +79,8 @@ _ByteEfficiency = Annotated[
     EfficiencyCurve, Parsed(partial(parse_efficiency, kind=_BYTES), "list of [quantity in B, efficiency]")
 ]
 _PricePoints = Annotated[PriceCurve, Parsed(parse_price_curve, "list of [quantity in B, quantity in $]")]
+
+_Sources = Annotated[dict[str, str], Parsed(parse_sources, "table of dotted path to text")]
 
 _STEPS = "Steps: the first threshold that is not above the size counts. Thresholds fall; the last is 0."
 
@@ -169,6 +186,15 @@ class PowerFile(FileModel):
     idle: Annotated[float, _number("idle")] = Field(description="While it waits.", examples=["100 W"])
 
 
+_DESCRIPTION: Any = Field("", description="What the machine is, in a line.", examples=["8 GPUs a node, InfiniBand"])
+_SOURCE: Any = Field("", description="Where the numbers come from.", examples=["vendor data sheet"])
+_SOURCES: Any = Field(
+    default={},
+    description="Where some of them come from instead, by the dotted path of a number, a curve or a whole section.",
+    examples=[{"memory_tier1.capacity": "what the device reports"}],
+)
+
+
 class SystemFile(FileModel):
     """A system in full; a system file holds the same keys."""
 
@@ -177,7 +203,9 @@ class SystemFile(FileModel):
         description="Whether compute and memory time of an operation add up, or the longer one counts.",
         examples=["roofline"],
     )
-    source: str = Field("", description="Where the numbers come from.", examples=["vendor data sheet"])
+    description: str = _DESCRIPTION
+    source: str = _SOURCE
+    sources: _Sources = _SOURCES
     matrix: dict[DatatypeWord, EngineFile] = Field(
         min_length=1, description="Matrix engine, one table a datatype.", examples=["see [system.matrix.float16]"]
     )
@@ -208,7 +236,9 @@ class DerivedSystemFile(FileModel):
         description="What reports call it; else the base's name.",
         examples=["h100-big"],
     )
-    source: str = Field("", description="Where the numbers come from.", examples=["vendor data sheet"])
+    description: str = _DESCRIPTION
+    source: str = _SOURCE
+    sources: _Sources = _SOURCES
     set: Annotated[dict[str, Any], BeforeValidator(flattened)] = Field(
         default={},
         description="Numbers that differ, by dotted path.",
