@@ -58,7 +58,8 @@ def simulate(
     Args:
         programs: One for each processor; their numbers are those of the topology.
         topology: The network.
-        model: How messages share links: one of `MODELS`, or a network of one's own on this topology.
+        model: How messages share links: one of `MODELS`, or a network of one's own on this topology. A network that
+            learns late when a message has left lets its send-done end late.
         streams: Of every processor. By default one of each, but no limit to sends and receives where links have one.
         record: Keep the log and what the critical path needs. Times are the same.
         compiled: Whether numba runs the inner loop, with equal results; by default for long runs where it is

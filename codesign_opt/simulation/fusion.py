@@ -24,21 +24,20 @@ def fuse(machine: Machine) -> Machine:
 
     Times stay the same. The instructions of such subroutines remain, but are not executed.
     """
+    matching = _matching(machine)
+    inside = np.flatnonzero(matching[machine.subroutine] >= 0)
     columns = {name: getattr(machine, name).copy() for name in _COPIED}
     columns |= {name: getattr(machine, name).copy() for name in ("kind", "bonded", "executions")}
-    called_once = np.bincount(machine.caller[machine.caller >= 0], minlength=len(machine)) == 1
-    single = (machine.caller >= 0) & called_once[machine.caller]
-    for pattern in _PATTERNS:
-        matching = single & _consists_of(machine, pattern.members) & _ordered_by(machine, pattern)
-        inside = np.flatnonzero(matching[machine.subroutine])
-        for part, names in _TAKEN_FROM.items():
-            source = inside[machine.kind[inside] == part]
-            for name in names:
-                columns[name][machine.caller[machine.subroutine[source]]] = columns[name][source]
-        callers = machine.caller[matching]
-        columns["kind"][callers] = pattern.kind
-        columns["bonded"][callers] = callers
-        columns["executions"][inside] = 0
+    for part, names in _TAKEN_FROM.items():
+        source = inside[machine.kind[inside] == part]
+        target = machine.caller[machine.subroutine[source]]
+        for name in names:
+            columns[name][target] = columns[name][source]
+    fused = np.flatnonzero(matching >= 0)
+    callers = machine.caller[fused]
+    columns["kind"][callers] = matching[fused]
+    columns["bonded"][callers] = callers
+    columns["executions"][inside] = 0
     return replace(machine, **columns)
 
 
@@ -73,26 +72,44 @@ _TAKEN_FROM: Final = {
 _COPIED: Final = tuple(name for names in _TAKEN_FROM.values() for name in names)
 
 
-def _consists_of(machine: Machine, members: tuple[Kind, ...]) -> Array:
-    """Whether a subroutine has exactly these members, in any order."""
-    kinds = len(Kind)
-    counts = np.bincount(machine.subroutine * kinds + machine.kind, minlength=len(machine.size) * kinds)
-    wanted = np.bincount(members, minlength=kinds)
-    return np.asarray((counts.reshape(-1, kinds) == wanted).all(axis=1))
-
-
-def _ordered_by(machine: Machine, pattern: _Pattern) -> Array:
-    """Whether a subroutine has all edges that are needed, and no others than are allowed."""
+def _matching(machine: Machine) -> Array:
+    """The kind of instruction that stands for each subroutine; -1 for none."""
+    inner = machine.caller >= 0
+    called_once = np.bincount(machine.caller[inner], minlength=len(machine)) == 1
+    members = np.bincount(machine.subroutine, weights=_MEMBER_WEIGHT[machine.kind], minlength=len(machine.size))
+    matching = np.full(len(machine.size), -1, dtype=np.int64)
+    for pattern in _PATTERNS:
+        alike = (machine.size == len(pattern.members)) & (members == sum(_MEMBER_WEIGHT[list(pattern.members)]))
+        matching[inner & called_once[machine.caller] & alike] = pattern.kind
+    # Edges are within subroutines, so those of candidates are all that count.
     source = np.repeat(np.arange(len(machine)), np.diff(machine.users.offsets))
     subroutine = machine.subroutine[source]
-    edge = machine.kind[source] * len(Kind) + machine.kind[machine.users.values]
+    of_candidate = matching[subroutine] >= 0
+    source, subroutine = source[of_candidate], subroutine[of_candidate]
+    edge = machine.kind[source] * len(Kind) + machine.kind[machine.users.values[of_candidate]]
+    edges = np.bincount(subroutine, weights=_EDGE_WEIGHT[edge], minlength=len(machine.size))
+    for pattern in _PATTERNS:
+        needed = sum(_EDGE_WEIGHT[_edge(*pair)] for pair in pattern.needed)
+        several = [0.0]
+        for pair in pattern.allowed:
+            several += [weight + _EDGE_WEIGHT[_edge(*pair)] for weight in several]
+        matching[(matching == pattern.kind) & ~np.isin(edges, needed + np.array(several))] = -1
+    return matching
 
-    def has(edges: Array) -> Array:
-        return np.bincount(subroutine[edges], minlength=len(machine.size)) > 0
 
-    codes = [first * len(Kind) + second for first, second in pattern.needed]
-    others = ~np.isin(edge, [*codes, *(first * len(Kind) + second for first, second in pattern.allowed)])
-    ordered = ~has(others)
-    for code in codes:
-        ordered &= has(edge == code)
-    return ordered
+def _edge(source: Kind, target: Kind) -> int:
+    return source * len(Kind) + target
+
+
+def _edge_weights() -> Array:
+    """Powers of a number larger than any count of edges, one for each edge of a pattern; others weigh more than all."""
+    edges = dict.fromkeys(edge for pattern in _PATTERNS for edge in (*pattern.needed, *pattern.allowed))
+    weights = np.full(len(Kind) ** 2, 32.0 ** len(edges))
+    for place, edge in enumerate(edges):
+        weights[_edge(*edge)] = 32.0**place
+    return weights
+
+
+_EDGE_WEIGHT: Final = _edge_weights()
+_MEMBER_WEIGHT: Final = 32.0 ** np.arange(len(Kind))
+"""Sums of these say how many of each kind there are, up to 31."""

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from codesign_opt.simulation.kernel_columns import Code, State, Wires
-from codesign_opt.simulation.program import Kind
 
-_TIMED: Final = int(Kind.TIMED)
-_SEND_START: Final = int(Kind.SEND_START)
-_SEND: Final = int(Kind.SEND)
-_EXCHANGE: Final = int(Kind.EXCHANGE)
-_RECEIVE: Final = int(Kind.RECEIVE)
-_RECEIVE_DONE: Final = int(Kind.RECEIVE_DONE)
-_SEND_DONE: Final = int(Kind.SEND_DONE)
-_CALLER: Final = int(Kind.CALLER)
+(
+    _TIMED, _SEND_START, _SEND, _EXCHANGE, _RECEIVE_START, _RECEIVE, _RECEIVE_DONE, _SEND_DONE, _NULL, _CALLER,
+) = range(10)  # fmt: skip
+"""`kinds.Kind`, written out here: what numba keeps on disk is renewed when this file changes, and only then."""
+
 _ON, _LEFT, _ARRIVED = range(3)
 
 
@@ -69,22 +65,18 @@ def run(code: Code, wires: Wires, state: State, flows: Any, record: bool) -> tup
     )  # fmt: skip
 
     instructions = len(kind)
-    heap = [(0.0, 0, 0)]
-    heappop(heap)
+    # Empty lists, of which numba must know what will be in them.
+    heap = [(0.0, 0, 0)][:0]
     # What is to be followed next, the top first; what is ready, starts, goes on its way; streams that have become free.
-    stack, ready, starting, departing, touched = [0], [0], [0], [0], [0]
-    for numbers in (stack, ready, starting, departing, touched):
-        numbers.pop()
+    stack, ready, starting, departing, touched = [0][:0], [0][:0], [0][:0], [0][:0], [0][:0]
     number = hops = rows = messages = timings = 0
-    now = 0.0
-    event = ending = -1
+    now, event, ending = 0.0, -1, -1
     # The last event of the open chain of each kind, and its time.
     end_last = hop_last = left_last = arrival_last = 0
     end_time = hop_time = left_time = arrival_time = -1.0
     completion, stale = -1.0, True
 
-    for position in range(len(entries) - 1, -1, -1):
-        entry = entries[position]
+    for entry in entries[::-1]:
         for source in sources[sources_from[entry] : sources_from[entry + 1]]:
             stack.append(source)
 
@@ -259,7 +251,7 @@ def run(code: Code, wires: Wires, state: State, flows: Any, record: bool) -> tup
                 if len(ready) > 1:
                     ready.sort()
                 # A stream that is free and not among those touched has no queue.
-                at_once = not touched and not ranked
+                at_once = len(touched) == 0 and not ranked
                 for i in ready:
                     s = stream[i]
                     if at_once and free[s] > 0:
@@ -274,15 +266,15 @@ def run(code: Code, wires: Wires, state: State, flows: Any, record: bool) -> tup
                         head[s] = tail[s] = i
                         continue
                     # By priority, by the time of becoming ready, by number; nearly always the last.
-                    urgency, before = priority[i], last
+                    before, behind, urgency = last, -1, priority[i]
                     if urgency < priority[last] or (urgency == priority[last] and i < last and ready_at[last] == now):
-                        before, last = -1, head[s]
-                        while priority[last] < urgency or (
-                            priority[last] == urgency and (last < i or ready_at[last] < now)
+                        before, behind = -1, head[s]
+                        while priority[behind] < urgency or (
+                            priority[behind] == urgency and (behind < i or ready_at[behind] < now)
                         ):
-                            before, last = last, queue_next[last]
-                        queue_next[i] = last
-                    else:
+                            before, behind = behind, queue_next[behind]
+                    queue_next[i] = behind
+                    if behind < 0:
                         tail[s] = i
                     if before >= 0:
                         queue_next[before] = i

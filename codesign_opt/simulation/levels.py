@@ -82,12 +82,28 @@ def _in_program_order(machine: Machine, run: Unrolled, graph: LevelGraph, time: 
     """Whether streams that take what is ready first, and of equals what is written first, keep the program's order."""
     ready = np.zeros(graph.nodes)
     np.maximum.at(ready, graph.own.target, time[graph.own.source])
-    queued = graph.queued
-    instruction = run.instruction[queued]
-    stream = machine.stream[instruction]
-    urgent = machine.priority[instruction][1:] < machine.priority[instruction][:-1]
-    earlier = ready[2 * queued[1:]] < ready[2 * queued[:-1]]
-    return not ((urgent | earlier) & (stream[1:] == stream[:-1]) & (machine.free[stream[1:]] == 1)).any()
+    instruction, start = run.instruction[graph.queued], 2 * graph.queued
+    stream, priority = machine.stream[instruction], machine.priority[instruction]
+    following = (stream[1:] == stream[:-1]) & (machine.free[stream[1:]] == 1)
+    first, second = start[:-1][following], start[1:][following]
+    if (priority[1:] < priority[:-1])[following].any() or (ready[second] < ready[first]).any():
+        return False
+    # Ready at one moment, and the stream is free: then it matters which of the two is known to be ready before.
+    together = (ready[second] == ready[first]) & (time[first] == ready[first])
+    if not together.any():
+        return True
+    turn = _turns_of_a_moment(graph, time)
+    return bool((turn[first[together]] <= turn[second[together]]).all())
+
+
+def _turns_of_a_moment(graph: LevelGraph, time: Array) -> Array:
+    """How often streams have been given out, at the moment of each node, before what it waits for has happened."""
+    edges = joined([graph.own, graph.others])
+    at_once = (edges.seconds == 0) & (time[edges.source] == time[edges.target])
+    source, target = edges.source[at_once], edges.target[at_once]
+    starts = np.zeros(graph.nodes)
+    starts[2 * graph.queued] = 1
+    return longest_path(graph.nodes, source, target, starts[source])
 
 
 def _enough_streams(machine: Machine, run: Unrolled, graph: LevelGraph, time: Array, streams: Streams) -> bool:

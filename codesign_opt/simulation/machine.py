@@ -178,8 +178,9 @@ class _Parts:
 
     def indices(self, columns: Sequence[Array], shifts: Array) -> Array:
         """A column of indices, shifted by where each program starts; negative ones stay."""
-        shifted = zip(columns, shifts.tolist(), strict=False)
-        return np.concatenate([np.where(values >= 0, values + shift, values) for values, shift in shifted])
+        values = np.concatenate(columns)
+        shift = np.repeat(shifts[:-1], [len(column) for column in columns])
+        return np.where(values >= 0, values + shift, values)
 
     def lists(self, columns: Sequence[Ragged], shifts: Array) -> Ragged:
         """Lists of indices, shifted likewise."""

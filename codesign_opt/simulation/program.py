@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final, Literal, SupportsInt
 
 import numpy as np
@@ -14,78 +13,16 @@ from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.graphs.graph import Graph, Ragged
-from codesign_opt.graphs.opcodes import CODES, COLLECTIVES, INDIVIDUAL, OPCODES, PROTOCOL
+from codesign_opt.graphs.opcodes import CODES, COLLECTIVES, INDIVIDUAL, PROTOCOL
 from codesign_opt.simulation.branches import draw_branch, expected_seconds, subroutine_layers
+from codesign_opt.simulation.kinds import LEAF_KIND, STREAM, Kind, Stream
 
 Array = NDArray[Any]
 Branches = Literal["draw", "expected"]
 
+__all__ = ["BRANCHES", "Branches", "Kind", "Program", "Stream", "compile_program"]
+
 BRANCHES: Final = ("draw", "expected")
-
-
-class Kind(IntEnum):
-    """What executing an instruction means. Those up to EXCHANGE wait for a stream, those from it to RECEIVE ask."""
-
-    TIMED = 0  # holds a stream for its seconds
-    SEND_START = 1  # puts a message on its way; over at once
-    SEND = 2  # puts a message on its way; over when it has left
-    EXCHANGE = 3  # asks for a message and puts one on its way; over when both are through
-    RECEIVE_START = 4  # asks for the next message of its channel; over at once
-    RECEIVE = 5  # asks for the next message of its channel; over when it has arrived
-    RECEIVE_DONE = 6  # over when the message that was asked for has arrived
-    SEND_DONE = 7  # over when the message has left
-    NULL = 8  # over at once
-    CALLER = 9  # over when its subroutines are
-
-
-class Stream(IntEnum):
-    """What an instruction occupies while it runs; a processor has a number of each (`streams.Streams`)."""
-
-    COMPUTE = 0
-    HOST = 1
-    SEND = 2
-    RECEIVE = 3
-    COLLECTIVE = 4
-
-
-_LEAF_KIND: Final = np.array(
-    [
-        {
-            "null": Kind.NULL,
-            "send-start": Kind.SEND_START,
-            "send-done": Kind.SEND_DONE,
-            "recv-start": Kind.RECEIVE_START,
-            "recv-done": Kind.RECEIVE_DONE,
-        }.get(name, Kind.TIMED)
-        for name in OPCODES
-    ],
-    dtype=np.int64,
-)
-_STREAM: Final = np.array(
-    [
-        Stream.HOST
-        if name in ("infeed", "outfeed")
-        else Stream.SEND
-        if name.startswith("send-")
-        else Stream.RECEIVE
-        if name.startswith("recv-")
-        else Stream.COLLECTIVE
-        if name in COLLECTIVES
-        else Stream.COMPUTE
-        for name in OPCODES
-    ],
-    dtype=np.int64,
-)
-_UNTRANSLATED: Final = np.array([CODES[name] for name in INDIVIDUAL])
-_CONTROL: Final = np.array([CODES[name] for name in ("call", "while", "conditional")])
-_COLLECTIVE_CODES: Final = np.array([CODES[name] for name in COLLECTIVES])
-_PROTOCOL_CODES: Final = np.array([CODES[name] for name in PROTOCOL])
-_PARTNER: Final = {
-    CODES["send-start"]: CODES["send-done"],
-    CODES["send-done"]: CODES["send-start"],
-    CODES["recv-start"]: CODES["recv-done"],
-    CODES["recv-done"]: CODES["recv-start"],
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +99,7 @@ def compile_program(graph: Graph, *, branches: Branches = "draw", seed: int = 0)
     if seed < 0:
         raise InputError(f"seed: {seed}", "a seed is not negative")
     inner_count = np.diff(graph.inner.offsets)
-    kind = np.where(inner_count > 0, int(Kind.CALLER), _LEAF_KIND[graph.opcode])
+    kind = np.where(inner_count > 0, int(Kind.CALLER), LEAF_KIND[graph.opcode])
     _check_leaves(graph, kind)
     _check_callers(graph, inner_count)
     seconds = graph.seconds.astype(np.float64)
@@ -179,7 +116,7 @@ def compile_program(graph: Graph, *, branches: Branches = "draw", seed: int = 0)
     return Program(
         graph=graph,
         kind=kind,
-        stream=_STREAM[graph.opcode],
+        stream=STREAM[graph.opcode],
         priority=np.zeros(len(graph), dtype=np.int64),
         seconds=np.where(kind == Kind.TIMED, seconds, 0.0),
         bytes=graph.bytes_in * (kind == Kind.SEND_START) + graph.bytes_out * (kind == Kind.RECEIVE_DONE),
@@ -195,6 +132,18 @@ def compile_program(graph: Graph, *, branches: Branches = "draw", seed: int = 0)
         repeats=repeats,
         draws=draws,
     )
+
+
+_UNTRANSLATED: Final = np.array([CODES[name] for name in INDIVIDUAL])
+_CONTROL: Final = np.array([CODES[name] for name in ("call", "while", "conditional")])
+_COLLECTIVE_CODES: Final = np.array([CODES[name] for name in COLLECTIVES])
+_PROTOCOL_CODES: Final = np.array([CODES[name] for name in PROTOCOL])
+_PARTNER: Final = {
+    CODES["send-start"]: CODES["send-done"],
+    CODES["send-done"]: CODES["send-start"],
+    CODES["recv-start"]: CODES["recv-done"],
+    CODES["recv-done"]: CODES["recv-start"],
+}
 
 
 def _check_leaves(graph: Graph, kind: Array) -> None:

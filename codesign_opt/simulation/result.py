@@ -33,7 +33,8 @@ class Simulation:
         ended: Seconds at which each program is over, in the order of `machine.processors`.
         messages: In the order of sending.
         timed: Instructions that held a stream for their seconds, one entry an execution; `timed_started` says when.
-        links: What each link did; zeros for a network without links, and for one that keeps no count.
+        links: What each link did; with "latency-bandwidth" what it would have to carry, and for how long, if it were
+            shared; zeros for a network of one's own that keeps no count.
         log: Every execution; None where it was not recorded.
         events: How many things happened: ends of instructions with seconds, and steps of messages.
     """

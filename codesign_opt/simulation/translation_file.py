@@ -74,8 +74,8 @@ def _json(path: Path) -> Mapping[str, Any]:
         tables = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}", "give a file that exists and may be read") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a JSON file: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a JSON file: {error}", 'write for instance {"collective": {…}}') from None
     return _table(tables, str(path))
 
 

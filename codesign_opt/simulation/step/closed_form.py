@@ -6,15 +6,21 @@ import math
 
 from codesign_opt.errors import InputError
 from codesign_opt.graphs.step import StepWork
+from codesign_opt.graphs.step.pass_writer import bucket_sizes
 from codesign_opt.graphs.step.work import BlockWork
 
 
-def closed_form_seconds(work: StepWork) -> float:
+def closed_form_seconds(work: StepWork, *, bucket_bytes: float | None = None) -> float:
     """Seconds of a step whose passes all take the time of the first stage's and pay for a message each.
 
     m · vpp chunk passes, a bubble of pp − 1 + (vpp − 1) · short of them, where `short` microbatches are missing in the
     last round of pp (spec analytical-model section 8.4), and what follows the passes. GPipe's schedule takes just that;
-    interleaved 1F1B as well, where rounds are complete.
+    interleaved 1F1B as well, where rounds are complete. Last backward passes, one after the other from stage to stage
+    and chunk to chunk, take longer where they stream optimizer state.
+
+    Args:
+        work: The step.
+        bucket_bytes: Of gradients that are exchanged together; None for those of a block.
 
     Raises:
         InputError: For stages of different numbers of blocks, and where gradients are exchanged beside the passes:
@@ -34,20 +40,31 @@ def closed_form_seconds(work: StepWork) -> float:
         chunk += _pass_seconds(work.backward_base, work.backward_edge, chunk_blocks) + message
     short = -work.microbatches % work.stages
     passes = work.microbatches * work.chunks + work.stages - 1 + (work.chunks - 1) * short
-    return math.fsum([passes * chunk, _end_seconds(work, blocks)])
+    last = work.stages * work.chunks * _streaming_seconds(work, chunk_blocks) if work.training else 0.0
+    return math.fsum([passes * chunk, last, _end_seconds(work, blocks, bucket_bytes)])
 
 
 def _pass_seconds(base: BlockWork, edge: BlockWork, blocks: int) -> float:
-    return (blocks - 1) * _block_seconds(base) + _block_seconds(edge)
+    return (blocks - 1) * _block_seconds(base, base.offload) + _block_seconds(edge, edge.offload)
 
 
-def _block_seconds(block: BlockWork) -> float:
-    return max(sum(piece.seconds for piece in block.pieces), block.offload)
+def _streaming_seconds(work: StepWork, blocks: int) -> float:
+    """By how much the last backward pass of a chunk is longer than the others."""
+    base, edge = (
+        _block_seconds(block, block.last_offload) - _block_seconds(block, block.offload)
+        for block in (work.backward_base, work.backward_edge)
+    )
+    return (blocks - 1) * base + edge
 
 
-def _end_seconds(work: StepWork, blocks: int) -> float:
+def _block_seconds(block: BlockWork, offload: float) -> float:
+    return max(sum(piece.seconds for piece in block.pieces), offload)
+
+
+def _end_seconds(work: StepWork, blocks: int, bucket_bytes: float | None) -> float:
     if not work.training:
         return 0.0
-    exchange = work.exchange(work.gradient_bytes).seconds if work.gradient_bytes else 0.0
-    gather = 0.0 if work.gather is None else work.gather(work.gradient_bytes).seconds
-    return blocks * (exchange + gather + work.optimizer)
+    buckets = bucket_sizes(work, blocks, bucket_bytes) if work.gradient_bytes else []
+    exchanges = sum(work.exchange(size).seconds for size in buckets)
+    gathers = 0.0 if work.gather is None else sum(work.gather(size).seconds for size in buckets)
+    return exchanges + gathers + blocks * work.optimizer

@@ -38,6 +38,9 @@ _COLLECTIVE_TAGS = 1 << 32
 _DIMENSION: Final = np.array([{"pp_communication": "pp", "dp_communication": "dp"}.get(name, "tp") for name in PARTS])
 """For each of `PARTS` the parallel dimension whose transfers count as it."""
 
+_NO_LIMIT: Final = 1e300
+"""Bytes/s that are as good as infinitely many."""
+
 _STREAMS: Final = Streams(host=1, receive=math.inf, further=(1, math.inf))
 
 
@@ -51,7 +54,7 @@ class StepSimulation:
         seconds: Of the step.
         stages: A row a stage: seconds by what they count as (`breakdown.BREAKDOWN`), and the `end` of its program.
         ports: A row a port that is used: stage, tier, direction, seconds filled, and that as a share of the step.
-        simulation: What the event engine says besides; None from the level engine.
+        simulation: What the event engine says besides; None from the others.
     """
 
     step: StepGraph
@@ -72,7 +75,7 @@ def simulate_step(
         engine: `events`; `levels`: longest paths, where nothing shares a port; or `closed-form`: what the schedule
             takes where every pass pays for a message. The latter two say when each stage ends, and no more.
         contention: Whether what a processor sends or receives on one network tier shares its port there, by max-min
-            fair rates; with the event engine only. Where no two kinds of transfers use one tier it changes nothing.
+            fair rates; with the event engine only. Where no port carries two transfers at once it changes nothing.
         record: Keep what the critical path and the timeline need.
 
     Raises:
@@ -83,7 +86,8 @@ def simulate_step(
     if engine != "events" and record:
         raise InputError(f"the engine '{engine}' keeps no timeline", "use the engine 'events'")
     if engine == "closed-form":
-        return _ended(step, np.full(step.work.stages, closed_form_seconds(step.work)))
+        seconds = closed_form_seconds(step.work, bucket_bytes=step.options.bucket_bytes)
+        return _ended(step, np.full(step.work.stages, seconds))
     if engine == "levels":
         programs = [_program(stage) for stage in step.stages]
         return _ended(step, simulate_levels(programs, _between_stages(step), streams=_STREAMS).ended)
@@ -183,12 +187,13 @@ def _between_stages(step: StepGraph) -> Topology:
     A serial message holds its sender until it has arrived; another leaves as soon as its bytes are on the wire.
     """
     message = step.work.message
-    if message is None or not message.seconds:
-        return full_mesh(max(2, step.work.stages), Link(bandwidth=1.0, latency=0.0))
+    if message is None:
+        return full_mesh(2, Link(bandwidth=_NO_LIMIT, latency=0.0))
     serial = step.options.messages == "serial"
-    pace = message.seconds if serial else message.wire
+    seconds = message.seconds if serial else message.wire
     latency = 0.0 if serial else message.latency
-    return full_mesh(step.work.stages, Link(bandwidth=message.size / pace, latency=latency))
+    bandwidth = message.size / seconds if seconds else _NO_LIMIT
+    return full_mesh(step.work.stages, Link(bandwidth=bandwidth, latency=latency))
 
 
 def _program(stage: StageGraph) -> Program:

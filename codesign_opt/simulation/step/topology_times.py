@@ -80,10 +80,7 @@ def on_topology(
 
     message = work.message
     if message is not None:
-        neighbours = [(group[:-1], group[1:]) for group in groups["pp"]]
-        sources, ends = (np.concatenate(side) for side in zip(*neighbours, strict=True))
-        time = _level_time(topology, sources, ends, np.ones(len(sources)))
-        message = Transfer(message.tier, message.opcode, message.size, time.pace * message.size, time.latency)
+        message = _slowest_message(message, topology, groups["pp"], work)
     exchange = partial(transfer, "dp", work.exchange(0.0).tier)
     reduces = work.exchange(0.0).opcode
     collective = partial(transfer, "tp", work.collective("all-reduce", 0.0).tier)
@@ -99,6 +96,20 @@ def on_topology(
         exchange=partial(exchange, reduces),
         gather=None if work.gather is None else partial(exchange, "all-gather"),
     )
+
+
+def _slowest_message(message: Transfer, topology: Topology, pipelines: Array, work: StepWork) -> Transfer:
+    """A message to the next stage, or to the one before, while all other stages of all pipelines send one as well."""
+    here, there = pipelines[:, :-1], pipelines[:, 1:]
+    if work.chunks > 1:
+        # Behind the last stage comes the next chunk of the first one.
+        here, there = pipelines, np.roll(pipelines, -1, axis=1)
+    directions = [(here, there), (there, here)] if work.training else [(here, there)]
+    times = [
+        _level_time(topology, sources.ravel(), ends.ravel(), np.ones(sources.size)) for sources, ends in directions
+    ]
+    transfers = [replace(message, wire=time.pace * message.size, latency=time.latency) for time in times]
+    return max(transfers, key=lambda transfer: transfer.seconds)
 
 
 def processor_groups(strategy: Strategy, placement: str) -> dict[str, Array]:

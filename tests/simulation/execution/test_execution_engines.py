@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -272,7 +273,7 @@ def test_the_critical_path_is_as_long_as_the_run(programs: list[Program], model:
     """It has no gap, and no run is shorter than what its program takes with nothing to wait for but itself."""
     run = simulate(programs, ring(4, TICKING), model=model, streams=Streams(), record=True)  # type: ignore[arg-type]
     steps = run.critical_path()
-    assert all(first.end == second.start for first, second in zip(steps, steps[1:], strict=False))
+    assert all(first.end == second.start for first, second in pairwise(steps))
     assert (steps[0].start, steps[-1].end) == (0.0, run.makespan)
     assert run.makespan >= simulate_levels(programs, ring(4, TICKING), streams=NO_LIMITS).makespan * (1 - 1e-12)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,9 +71,9 @@ class TestOverlap:
 
 
 def test_partly_dependent_graph_runs_as_drawn_by_hand() -> None:
-    """Processor 0: a (2 ms), then b (3 ms) and a message of 2 MB at once, then c (1 ms) that needs b alone, and d (2 ms)
-    that needs c and 1 MB from processor 1. Processor 1: e (4 ms) from the start, f (1 ms) that needs what comes, and g
-    (1 ms) that needs f and e; it sends 1 MB after g. A message takes 0.5 ms more to arrive.
+    """Processor 0: a (2 ms), then b (3 ms) and a message of 2 MB at once, then c (1 ms) that needs b alone, and d
+    (2 ms) that needs c and 1 MB from processor 1. Processor 1: e (4 ms) from the start, f (1 ms) that needs what comes,
+    and g (1 ms) that needs f and e; it sends 1 MB after g. A message takes 0.5 ms more to arrive.
 
         processor 0   a 0-2   b 2-5   c 5-6                d 8-10
         to 1          2-4, arrives at 4.5
@@ -183,7 +184,7 @@ class TestStreams:
         steps = run.critical_path()
         assert steps[0].start == 0
         assert steps[-1].end == run.makespan
-        assert all(first.end == second.start for first, second in zip(steps, steps[1:], strict=False))
+        assert all(first.end == second.start for first, second in pairwise(steps))
 
     @pytest.mark.parametrize(("streams", "milliseconds"), [(1, 3.5), (2, 2.5), (3, 1.5), (math.inf, 1.5)])
     def test_so_many_messages_enter_at_once(self, streams: float, milliseconds: float) -> None:

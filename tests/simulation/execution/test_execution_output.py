@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_timeline_has_a_named_track_for_all_that_goes_on_at_once(tmp_path: Path)
     assert {(event["pid"], event["tid"]) for event in slices} == tracks.keys()
     for track in tracks:
         spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in slices if (e["pid"], e["tid"]) == track)
-        assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in pairwise(spans))
 
 
 def test_timeline_slices_are_what_happened(tmp_path: Path) -> None:

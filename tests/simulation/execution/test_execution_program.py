@@ -8,6 +8,7 @@ from execution_cases import Sketch
 
 from codesign_opt.errors import InputError
 from codesign_opt.graphs import GraphBuilder
+from codesign_opt.simulation import kernel
 from codesign_opt.simulation.processor import simulate_processor
 from codesign_opt.simulation.program import Kind, compile_program
 from codesign_opt.simulation.streams import Streams
@@ -68,6 +69,10 @@ def test_options_are_checked(options: dict[str, object], message: str) -> None:
     sketch.null()
     with pytest.raises(InputError, match=message):
         sketch.program(**options)
+
+
+def test_the_inner_loop_knows_the_kinds() -> None:
+    assert {kind.name: getattr(kernel, f"_{kind.name}") for kind in Kind} == {kind.name: int(kind) for kind in Kind}
 
 
 def test_streams_are_checked() -> None:
