@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from codesign_opt.api import (
+        SimulatedStep,
         SweepResult,
         certify,
         delete_study,
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
         list_studies,
         load_study,
         pareto_front,
+        refine,
         search,
+        simulate_graph,
+        simulate_strategy,
         sweep,
         sweep_all,
     )
@@ -35,6 +39,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CodesignError",
+    "SimulatedStep",
     "Strategy",
     "Study",
     "SweepResult",
@@ -48,7 +53,10 @@ __all__ = [
     "list_studies",
     "load_study",
     "pareto_front",
+    "refine",
     "search",
+    "simulate_graph",
+    "simulate_strategy",
     "sweep",
     "sweep_all",
 ]

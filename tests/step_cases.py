@@ -13,7 +13,7 @@ import numpy as np
 
 from codesign_opt.analytical import Estimate, StepTimes, estimate
 from codesign_opt.analytical.feasibility import overflowing_tier
-from codesign_opt.catalog import names, resolve_system, resolve_workload
+from codesign_opt.catalog import resolve_system, resolve_workload
 from codesign_opt.graphs.step import StepWork, step_work
 from codesign_opt.strategies import (
     Attention,
@@ -27,6 +27,13 @@ from codesign_opt.strategies import (
 from codesign_opt.strategies.legality import violations
 from codesign_opt.systems import CollectiveCost, EfficiencyCurve, Engine, MemoryTier, NetworkTier, System
 from codesign_opt.workloads import Workload
+
+WORKLOADS = (
+    "anthropic-52b", "chinchilla", "gopher-280b", "gpt3-13b", "gpt3-175b", "lamda", "megatron-126m", "megatron-1t",
+    "megatron-22b", "megatron-40b", "megatron-5b", "palm-540b", "turing-530b",
+)  # fmt: skip
+SYSTEMS = ("a100-80e", "a100-80g", "h100-80g-nvl8", "h100-price-study")
+"""Of the catalogue, by name: what is added to it changes no case."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,7 @@ def step_cases(
     dp_overlap: bool = False,
     most_microbatches: int = 9,
     least_pp: int = 1,
+    most_pp: int = 16,
     least_dp: int = 1,
 ) -> list[StepCase]:
     """So many legal cases that fit in memory, made from a seed.
@@ -104,14 +112,14 @@ def step_cases(
         even, uneven: Whether stages may have equally, and differently many blocks.
         offload, dp_overlap: Whether these may be switched on.
         most_microbatches: Of a step.
-        least_pp, least_dp: Smallest degrees.
+        least_pp, most_pp, least_dp: Smallest and largest degrees.
     """
     random = Random(seed)
     limits = {
         "offload": offload, "dp_overlap": dp_overlap, "most_microbatches": most_microbatches,
-        "least_pp": least_pp, "least_dp": least_dp,
+        "least_pp": least_pp, "most_pp": most_pp, "least_dp": least_dp,
     }  # fmt: skip
-    shipped = [[resolve_workload(name) for name in names("workloads")], [resolve_system(n) for n in names("systems")]]
+    shipped = [resolve_workload(name) for name in WORKLOADS], [resolve_system(name) for name in SYSTEMS]
 
     def drawn() -> Iterator[StepCase]:
         while True:
@@ -205,6 +213,7 @@ def random_strategy(
     dp_overlap: bool,
     most_microbatches: int,
     least_pp: int,
+    most_pp: int,
     least_dp: int,
 ) -> Strategy:
     """A strategy that is legal but for memory and network sizes."""
@@ -212,8 +221,10 @@ def random_strategy(
     def flag(possible: bool = True) -> bool:
         return possible and random.random() < 0.5
 
-    tp = random.choice([d for d in (1, 2, 3, 4, 8) if gcd(shape.hidden, shape.feedforward, shape.attention_heads) % d == 0])
-    pp = random.choice([p for p in (1, 2, 3, 4, 5, 8, 16) if p >= least_pp])
+    tp = random.choice(
+        [d for d in (1, 2, 3, 4, 8) if gcd(shape.hidden, shape.feedforward, shape.attention_heads) % d == 0]
+    )
+    pp = random.choice([p for p in (1, 2, 3, 4, 5, 8, 16) if least_pp <= p <= most_pp])
     dp = random.choice([d for d in (1, 2, 4, 8) if d >= least_dp])
     stage_blocks = -(-shape.blocks // pp)
     microbatch = random.choice([1, 2])

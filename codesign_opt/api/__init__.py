@@ -1,4 +1,4 @@
-"""The Python interface, with the same words as the command line; each half is loaded when it is asked for."""
+"""The Python interface, with the same words as the command line; each module is loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
         search,
         study_specification,
     )
+    from codesign_opt.api.simulating import SimulatedStep, refine, simulate_graph, simulate_strategy
 
-_EVALUATION = ("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all")
+_MODULES = {
+    **dict.fromkeys(("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all"), "evaluation"),
+    **dict.fromkeys(("SimulatedStep", "refine", "simulate_graph", "simulate_strategy"), "simulating"),
+}
 
 __all__ = [
     "DEFAULT_DATABASE",
     "DEFAULT_STUDY",
+    "SimulatedStep",
     "SweepResult",
     "certify",
     "delete_study",
@@ -33,7 +38,10 @@ __all__ = [
     "load_study",
     "nothing_feasible",
     "pareto_front",
+    "refine",
     "search",
+    "simulate_graph",
+    "simulate_strategy",
     "study_specification",
     "sweep",
     "sweep_all",
@@ -45,5 +53,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'codesign_opt.api' has no attribute '{name}'")
     from importlib import import_module
 
-    half = "evaluation" if name in _EVALUATION else "searching"
-    return getattr(import_module(f"codesign_opt.api.{half}"), name)
+    module = _MODULES.get(name, "searching")
+    return getattr(import_module(f"codesign_opt.api.{module}"), name)

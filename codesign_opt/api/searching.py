@@ -74,7 +74,7 @@ def search(
         raise InputError(f"workers: {workers} is not a number of processes", "1 or more")
     if polish:
         check_polishable(specification)
-    with _database(db) as database:
+    with open_studies(db) as database:
         try:
             finished = str(run_study(specification, database, workers=workers, progress=progress))
             if polish:
@@ -139,7 +139,7 @@ def load_study(name: str, *, db: str | None = None) -> Study:
     Raises:
         InputError: Where there is none, with the near names.
     """
-    with _database(db, create=False) as database:
+    with open_studies(db, create=False) as database:
         return stored.load_study(database, name)
 
 
@@ -149,7 +149,7 @@ def list_studies(*, db: str | None = None) -> Table:
     Raises:
         StorageError: Where there is no database, or none that can be read.
     """
-    with _database(db, create=False) as database:
+    with open_studies(db, create=False) as database:
         records = database.list_studies()
     return Table(
         {
@@ -167,7 +167,7 @@ def list_studies(*, db: str | None = None) -> Table:
 
 def delete_study(name: str, *, db: str | None = None) -> bool:
     """Delete a stored study with all its trials; whether there was one."""
-    with _database(db, create=False) as database:
+    with open_studies(db, create=False) as database:
         return database.delete_study(name)
 
 
@@ -183,7 +183,8 @@ def export_optuna(study: Study | str, output: str, *, db: str | None = None) -> 
     return optuna_export.export_optuna(study if isinstance(study, Study) else load_study(study, db=db), output)
 
 
-def _database(url: str | None, *, create: bool = True) -> Database:
+def open_studies(url: str | None, *, create: bool = True) -> Database:
+    """The database at a URL, or at the usual place."""
     return open_database(url or os.environ.get("CODESIGN_OPT_DB") or DEFAULT_DATABASE, create=create)
 
 

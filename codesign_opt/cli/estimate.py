@@ -138,6 +138,22 @@ def estimate(
     )
 
 
+def require_fit(row: Mapping[str, Any], system: System) -> None:
+    """Raise an InfeasibleError that names the tier and how much is missing, where the strategy does not fit."""
+    from codesign_opt.units import format_quantity
+
+    tier = row["status"]
+    if not tier:
+        return
+    need, capacity = row[f"{tier}_used"], getattr(system, tier).capacity
+    used, there, missing = (format_quantity(value, "B") for value in (need, capacity, need - capacity))
+    raise InfeasibleError(
+        f"does not fit: {tier} needs {used} and has {there}, {missing} too little",
+        "more tp or pp, a smaller microbatch, recompute, optimizer_sharding and offload lower the need",
+        tier,
+    )
+
+
 def _estimate(
     workload: Workload, system: System, strategy: Strategy, *, reproduce: str, operations: bool, json: bool
 ) -> None:
@@ -156,7 +172,7 @@ def _estimate(
         write_json(_document(table, workload, system, sorted(erratum.name for erratum in errata), listed))
     else:
         write("\n\n".join(_sections(table, workload, system, listed)))
-    _require_fit(table.row(0), system)
+    require_fit(table.row(0), system)
 
 
 def _document(
@@ -222,19 +238,3 @@ def _title(row: Mapping[str, Any], workload: Workload, system: System) -> str:
 
 def _capacities(system: System) -> dict[str, float]:
     return {f"{name}_capacity": getattr(system, name).capacity for name in ("memory_tier1", "memory_tier2")}
-
-
-def _require_fit(row: Mapping[str, Any], system: System) -> None:
-    """Raise an InfeasibleError that names the tier and how much is missing, where the strategy does not fit."""
-    from codesign_opt.units import format_quantity
-
-    tier = row["status"]
-    if not tier:
-        return
-    need, capacity = row[f"{tier}_used"], getattr(system, tier).capacity
-    used, there, missing = (format_quantity(value, "B") for value in (need, capacity, need - capacity))
-    raise InfeasibleError(
-        f"does not fit: {tier} needs {used} and has {there}, {missing} too little",
-        "more tp or pp, a smaller microbatch, recompute, optimizer_sharding and offload lower the need",
-        tier,
-    )

@@ -11,7 +11,7 @@ import typer
 from typer.completion import completion_init, install_callback, show_callback  # type: ignore[attr-defined]
 
 from codesign_opt import __version__
-from codesign_opt.cli import catalog, db, estimate, pareto, search, studies, sweep
+from codesign_opt.cli import catalog, db, estimate, graph, pareto, refine, search, simulate, studies, sweep
 from codesign_opt.cli.errors import exit_status
 
 PROGRAM = "codesign-opt"
@@ -19,7 +19,7 @@ PROGRAM = "codesign-opt"
 # Typer converts every option by pydantic, which takes longer to load than `--help` to show; only flags with a value
 # are not converted. Hence the completion flags of `_program` in place of Typer's options, and a value for `--help`.
 _NO_HELP: dict[str, Any] = {"help": False}
-_DEFAULTS = {**_NO_HELP, "studies": _NO_HELP, "catalog": _NO_HELP, "db": _NO_HELP}
+_DEFAULTS = {**_NO_HELP, "studies": _NO_HELP, "graph": _NO_HELP, "catalog": _NO_HELP, "db": _NO_HELP}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,6 +33,9 @@ app.add_typer(studies.app, name="studies")
 app.command("pareto", epilog=pareto.EXAMPLES)(pareto.pareto)
 app.command("estimate", epilog=estimate.EXAMPLES)(estimate.estimate)
 app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
+app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
+app.command("refine", epilog=refine.EXAMPLES)(refine.refine)
+app.add_typer(graph.app, name="graph")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(db.app, name="db")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,9 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def plural(things: Sized, noun: str) -> str:
+def plural(things: Sized, noun: str, ending: str = "s") -> str:
     """How many things there are: "1 trial", "2 trials"."""
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+    return f"{len(things)} {noun}{'' if len(things) == 1 else ending}"
 
 
 def width() -> int:
@@ -90,6 +90,26 @@ def readable_table(table: Table, columns: Sequence[str], others: Sequence[str] =
             if longer.count("\n") == text.count("\n"):
                 chosen, text = [*chosen, name], longer
     return text
+
+
+def titled_table(table: Table, title: str, *, rows: int) -> str:
+    """The first rows of a table under a title, and how many there are where that is not all."""
+    shown = table.take(list(range(min(rows, table.rows))))
+    more = f"\n{rows} of {table.rows}; --json shows all" if table.rows > rows else ""
+    return f"{title}:\n{readable_table(shown, list(table))}{more}"
+
+
+def percentages(shares: Iterable[float], *, signed: bool = False) -> list[str]:
+    """Shares as a column of text, "24.4%", or "+0.31%" where they are differences; "-" where there is none."""
+    import math
+
+    digits = 2 if signed else 1
+    # Adding 0 makes a negative zero, which rounding leaves, a positive one.
+    texts = [
+        f"{round(share, digits + 2) + 0.0:{'+' * signed}.{digits}%}" if math.isfinite(share) else "-"
+        for share in shares
+    ]
+    return [text.rjust(max(map(len, texts))) for text in texts]
 
 
 def differing(table: Table, columns: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +65,7 @@ _POLISH = typer.Option(
     "--polish", metavar="N",
     help="When the budget is spent, try up to N more machines around the best one (one objective, free ranges).",
 )  # fmt: skip
+_REFINE = typer.Option("--refine", metavar="K", help="Then simulate the K best strategies, and the Pareto front.")
 _CERTIFY = typer.Option(
     "--certify",
     help="Then prove how near the best machine is to the best there is (one objective); takes as long as it needs, or "
@@ -100,6 +101,7 @@ def search(
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
     reproduce: Annotated[str | None, options.REPRODUCE] = None,
     polish: Annotated[str, _POLISH] = "0",
+    refine: Annotated[str | None, _REFINE] = None,
     certify: Annotated[bool, _CERTIFY] = False,
     gap: Annotated[str | None, _GAP] = None,
     workers: Annotated[str, _WORKERS] = "auto",
@@ -143,6 +145,7 @@ def search(
         database=database,
         resume=resume,
         polish=values.whole_number(polish, "--polish", lowest=0),
+        refine=None if refine is None else values.whole_number(refine, "--refine"),
         gap=values.share(gap or "1%", "--gap") if certify else None,
         workers=None if workers == "auto" else values.whole_number(workers, "--workers"),
         quiet=quiet,
@@ -153,11 +156,12 @@ def search(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """How a study is to be run; `workers` None chooses them, `gap` None proves nothing."""
+    """How a study is to be run; None chooses `workers`, simulates nothing (`refine`), and proves nothing (`gap`)."""
 
     database: str
     resume: bool | None
     polish: int
+    refine: int | None
     gap: float | None
     workers: int | None
     quiet: bool
@@ -169,7 +173,7 @@ def _search(study: str | None, changes: StudyChanges, run: _Run) -> None:
     from codesign_opt.cli.output import note, plural
     from codesign_opt.cli.progress import reporting
     from codesign_opt.cli.study_input import stored_record, stored_study, study_specification
-    from codesign_opt.cli.study_output import write_search_result
+    from codesign_opt.cli.study_output import feasible_trials, write_search_result
     from codesign_opt.studies.canonical import specification_hash
     from codesign_opt.studies.certify.rules import check_certifiable, check_gap
     from codesign_opt.studies.evaluator import automatic_workers
@@ -196,6 +200,13 @@ def _search(study: str | None, changes: StudyChanges, run: _Run) -> None:
         so_far = f" after {plural(result.evaluations, 'trial')}" if result else ""
         note(f"interrupted{so_far}: the same command with --resume continues study '{specification.name}'")
         raise typer.Exit(INTERRUPTED)
+    if run.refine is not None and feasible_trials(result):
+        from codesign_opt.cli.refine import refined_study
+
+        result = replace(
+            refined_study(result.name, run.database, top=run.refine, workers=run.workers, quiet=run.quiet),
+            finished=result.finished,
+        )
     certificate = None if run.gap is None else _certify(result, run.gap, run.workers, quiet=run.quiet)
     write_search_result(result, certificate, database=run.database, json=run.json)
 

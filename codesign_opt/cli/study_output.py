@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from codesign_opt.tables import Table
 
 BEST = 10
-"""Strategies shown of a study with one objective."""
+"""Strategies shown of a study with one objective, and simulated ones."""
 
 ROWS = 20
 """Points of a front that a search shows; `codesign-opt pareto` shows all."""
@@ -53,6 +53,11 @@ def write_search_result(study: Study, certificate: Certificate | None, *, databa
     write("")
     write(result_text(study))
     write("")
+    if study.refinements:
+        from codesign_opt.cli.refinement_output import refined_text
+
+        write(refined_text(study, rows=BEST))
+        write("")
     if certificate is not None:
         write(certificate_text(certificate))
         write("")
@@ -61,8 +66,9 @@ def write_search_result(study: Study, certificate: Certificate | None, *, databa
 
 
 def study_document(study: Study, *, database: str) -> dict[str, Any]:
-    """A study and its front for programs: SI numbers, units named."""
+    """A study and its front for programs: SI numbers, units named; and its simulated candidates, if any."""
     from codesign_opt.cli.output import table_document
+    from codesign_opt.cli.refinement_output import refinement_document
 
     return {
         "study": study.name,
@@ -76,6 +82,7 @@ def study_document(study: Study, *, database: str) -> dict[str, Any]:
         "objectives": [str(objective) for objective in study.objectives],
         "constraints": [str(constraint) for constraint in study.specification.constraints],
         "front": table_document(study.front),
+        **(refinement_document(study) if study.refinements else {}),
     }
 
 
@@ -101,7 +108,7 @@ def front_text(study: Study, table: Table) -> str:
     """The most telling columns of a front or of candidates, in lines that fit."""
     from codesign_opt.cli.output import readable_table
 
-    return readable_table(table, _columns(study), _OTHER_COLUMNS)
+    return readable_table(table, _columns(study, table), _OTHER_COLUMNS)
 
 
 def result_text(study: Study) -> str:
@@ -119,7 +126,7 @@ def result_text(study: Study) -> str:
         text = f"Pareto front of {objectives(study)}:\n{front_text(study, shown)}"
         return text if shown.rows == front.rows else f"{text}\n\n{shown.rows} of {front.rows} points, evenly spread"
     table = best_candidates(study)
-    text = readable_table(table, [*_columns(study), *differing(table, _OTHER_COLUMNS)])
+    text = readable_table(table, [*_columns(study, table), *differing(table, _OTHER_COLUMNS)])
     return f"best strategies by {objectives(study)}:\n{text}\n\n{common_text(table, _OTHER_COLUMNS)}".rstrip()
 
 
@@ -171,10 +178,26 @@ def shown_database(database: str) -> str:
     return describe(parse_url(database))
 
 
-def _columns(study: Study) -> list[str]:
+def database_option(database: str) -> str:
+    """The option that names a database, where it is not the usual one; else ""."""
+    usual = os.environ.get(options.DATABASE_VARIABLE) or options.DEFAULT_DATABASE
+    return "" if database == usual else f" --db {shlex.quote(_address(database))}"
+
+
+def _columns(study: Study, table: Table) -> list[str]:
+    """The most telling columns; simulated values where they differ from the estimates."""
     free = [parameter.path for parameter in study.specification.free]
-    metrics = [objective.metric for objective in study.objectives]
+    metrics = []
+    for objective in study.objectives:
+        metrics.append(objective.metric)
+        if study.refinements and _says_something_else(table, objective.metric):
+            metrics.append(f"{objective.metric}_simulated")
     return ["trial", *metrics, "processors", *free, *_STRATEGY_COLUMNS]
+
+
+def _says_something_else(table: Table, metric: str) -> bool:
+    simulated = table[f"{metric}_simulated"]
+    return bool(((simulated != table[metric]) & (simulated == simulated)).any())
 
 
 def _progress(study: Study) -> str:
@@ -185,9 +208,7 @@ def _progress(study: Study) -> str:
 
 
 def _next_commands(study: Study, database: str) -> list[str]:
-    usual = os.environ.get(options.DATABASE_VARIABLE) or options.DEFAULT_DATABASE
-    elsewhere = "" if database == usual else f" --db {shlex.quote(_address(database))}"
-    name = shlex.quote(study.name)
+    name, elsewhere = shlex.quote(study.name), database_option(database)
     more = 2 * max(study.record.trials, 1)
     return [
         f"codesign-opt pareto {name} --output front.html{elsewhere}",

@@ -83,6 +83,39 @@ def settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
     return result
 
 
+def algorithms(texts: Iterable[str], option: str = "--algorithm") -> dict[str, dict[str, Any]]:
+    """Collective of a step to algorithm, of texts such as "all-reduce=bidir-ring".
+
+    Options of the algorithm follow it: "all-reduce=hierarchical:node_size=8", "…=mesh-2d:dimension_widths=[4,2]".
+
+    Returns:
+        Tables with `algorithm` and the options, as in a translation file.
+
+    Raises:
+        InputError: No "=", no value, an unknown collective, algorithm or option, or a collective that comes twice.
+    """
+    from codesign_opt.simulation.collectives import ALGORITHMS
+    from codesign_opt.simulation.collectives.options import read_options
+    from codesign_opt.simulation.step.topology_times import DEFAULT_ALGORITHMS
+
+    result: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        collective, choice = _assignment(text, option, "all-reduce=bidir-ring")
+        if collective not in DEFAULT_ALGORITHMS:
+            raise InputError(f"{option}: a step has no '{collective}'", nearest(collective, DEFAULT_ALGORITHMS))
+        if collective in result:
+            raise InputError(f"{option}: '{collective}' comes twice", "keep one of them")
+        name, colon, settings = choice.partition(":")
+        if name not in ALGORITHMS[collective]:
+            raise InputError(
+                f"{option}: {collective}: unknown algorithm '{name}'", nearest(name, ALGORITHMS[collective])
+            )
+        options = _algorithm_options(settings, option) if colon else {}
+        read_options(options, ALGORITHMS[collective][name].options, where=f"{option}: {collective}: {name}")
+        result[collective] = {"algorithm": name, **options}
+    return result
+
+
 def free_parameters(texts: Iterable[str], option: str = "--free") -> dict[str, dict[str, Any]]:
     """Parameter path to range or choices, as a study file's `[system.free]` holds them.
 
@@ -136,6 +169,20 @@ def names(text: str, option: str) -> list[str]:
         InputError: There is none, or an empty one.
     """
     return _listed(text, option, text)
+
+
+def _algorithm_options(text: str, option: str) -> dict[str, Any]:
+    """Options and values of "node_size=8:inside=bidir-ring"; a value is JSON, or a word."""
+    import json
+
+    options: dict[str, Any] = {}
+    for part in re.split(r":(?=\w+=)", text):
+        name, value = _assignment(part, option, "all-reduce=hierarchical:node_size=8")
+        try:
+            options[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            options[name] = value
+    return options
 
 
 def _assignment(text: str, option: str, example: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from codesign_opt.analytical import Estimate, StepTimes, estimate, parse_errata
 from codesign_opt.errors import InputError
 from codesign_opt.objectives import METRICS, Constraint, Objective
 from codesign_opt.strategies import Strategy, StrategyTable
-from codesign_opt.strategies.table import COLUMNS, OPTION_COLUMNS
+from codesign_opt.strategies.table import COLUMNS, strategy_of_words
 from codesign_opt.studies.exact import question_of, solve
 from codesign_opt.studies.exact.question import with_fitted
 from codesign_opt.studies.points import Point, fitted_capacities, machine
@@ -183,7 +183,7 @@ def _answer(
 ) -> _Answer:
     if not 0 < step < 1:
         raise InputError(f"a step of {step:g} is not possible", "between 0 and 1, such as 0.1 for 10 %")
-    row = StrategyTable.from_strategies([strategy if isinstance(strategy, Strategy) else _of_words(strategy)])
+    row = StrategyTable.from_strategies([strategy if isinstance(strategy, Strategy) else strategy_of_words(strategy)])
     system, processors = machine(specification, point)
     if int(row["processors"][0]) != processors:
         raise InputError(
@@ -206,12 +206,6 @@ def _answer(
     return _Answer(
         specification=specification, system=system, processors=processors, strategy=row, base=base, step=step
     )
-
-
-def _of_words(words: Mapping[str, Any]) -> Strategy:
-    options = {name: option(words[name]) for name, option in OPTION_COLUMNS.items()}
-    values: dict[str, Any] = {**words, **options}
-    return Strategy(**values)
 
 
 def _variants(answer: _Answer) -> Iterator[_Variant]:

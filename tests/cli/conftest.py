@@ -68,6 +68,12 @@ class Result:
 Run = Callable[..., Result]
 
 
+@pytest.fixture(scope="session")
+def study_files() -> dict[str, str]:
+    """Names and contents of the files of a small study."""
+    return {"tiny.toml": TINY_WORKLOAD, "study.toml": STUDY}
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with `tiny.toml` and `study.toml` in it."""

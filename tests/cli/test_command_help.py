@@ -16,6 +16,11 @@ COMMANDS = [
     ["pareto"],
     ["estimate"],
     ["sweep"],
+    ["simulate"],
+    ["refine"],
+    ["graph"],
+    ["graph", "show"],
+    ["graph", "translate"],
     ["studies"],
     ["studies", "list"],
     ["studies", "best"],
@@ -33,6 +38,7 @@ COMMANDS = [
 HEAVY = (
     "numpy", "scipy", "pandas", "pydantic", "pydantic_core", "optuna", "sqlalchemy", "alembic", "moocore", "pyarrow",
     "plotly", "rich", "tomli_w", "codesign_opt.api", "codesign_opt.strategies", "codesign_opt.units",
+    "codesign_opt.graphs", "codesign_opt.simulation", "codesign_opt.studies",
 )  # fmt: skip
 
 CHILD = f"""
@@ -108,6 +114,23 @@ def test_the_words_offered_are_those_of_the_options() -> None:
         assert offered == tuple(word.value for word in words)
     assert get_args(Method) == options.METHODS
     assert get_args(Sampler) == options.SAMPLERS
+
+
+def test_the_words_of_a_simulation_are_those_of_the_simulator() -> None:
+    from typing import get_args
+
+    from codesign_opt.cli import simulate
+    from codesign_opt.graphs.step.orders import SCHEDULES
+    from codesign_opt.graphs.step.pass_writer import GRANULARITIES, Messages
+    from codesign_opt.simulation.events import MODELS
+    from codesign_opt.simulation.step import ENGINES, PLACEMENTS
+
+    assert ("auto", *SCHEDULES) == simulate.SCHEDULES
+    assert ("auto", *GRANULARITIES) == simulate.GRANULARITIES
+    assert get_args(Messages) == simulate.MESSAGES
+    assert sorted(simulate.ENGINES) == sorted(ENGINES)
+    assert simulate.MODELS == MODELS
+    assert simulate.PLACEMENTS == PLACEMENTS
 
 
 def test_every_option_of_a_strategy_is_an_option_of_estimate(run: Any) -> None:

@@ -80,3 +80,38 @@ def test_a_choice_names_the_nearest() -> None:
     with pytest.raises(InputError) as caught:
         values.choice("htm", "--format", ("csv", "html"))
     assert caught.value.hint == "did you mean 'html'?"
+
+
+def test_algorithms_are_tables_as_in_a_translation() -> None:
+    texts = (
+        "all-reduce = bidir-ring",
+        "all-gather=hierarchical:node_size=8:rails=bidir-ring",
+        "reduce-scatter=mesh-2d:dimension_widths=[4, 2]",
+    )
+    assert values.algorithms(texts) == {
+        "all-reduce": {"algorithm": "bidir-ring"},
+        "all-gather": {"algorithm": "hierarchical", "node_size": 8, "rails": "bidir-ring"},
+        "reduce-scatter": {"algorithm": "mesh-2d", "dimension_widths": [4, 2]},
+    }
+
+
+def test_an_option_of_an_algorithm_may_be_any_json() -> None:
+    barrier = 'dimension_widths=[2,2]:barrier={"algorithm": "centralized"}'
+    assert values.algorithms([f"all-reduce=torus-2d:{barrier}"]) == {
+        "all-reduce": {"algorithm": "torus-2d", "dimension_widths": [2, 2], "barrier": {"algorithm": "centralized"}}
+    }
+    assert values.algorithms(["all-reduce=mesh-1d:mirrored=true"])["all-reduce"]["mirrored"] is True
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["all-reduce"], ["all-reduce="], ["=null"], ["all-reduce=null", "all-reduce=null"], ["reduce=binomial"],
+        ["all-reduce=ring"], ["all-reduce=bidir-ring:"], ["all-reduce=bidir-ring:x=1"], ["all-reduce=hierarchical"],
+        ["all-reduce=hierarchical:node_size=0"], ["all-reduce=hierarchical:node_size=8:node_size"],
+        ["all-reduce=hierarchical:node_size=" + "[" * 10_000],
+    ],
+)  # fmt: skip
+def test_algorithms_that_say_nothing_are_refused(texts: list[str]) -> None:
+    with pytest.raises(InputError, match="--algorithm"):
+        values.algorithms(texts)

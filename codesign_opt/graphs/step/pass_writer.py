@@ -83,6 +83,12 @@ def end_template(work: StepWork, stage: int, options: StepOptions) -> Template:
     return writer.finished()
 
 
+def bucket_sizes(work: StepWork, blocks: int, bucket_bytes: float | None) -> list[float]:
+    """Bytes of each bucket of the gradients of so many consecutive blocks."""
+    each = max(1, int((bucket_bytes or 0.0) // work.gradient_bytes))
+    return [min(each, blocks - first) * work.gradient_bytes for first in range(0, blocks, each)]
+
+
 @dataclass(slots=True)
 class _Label:
     part: int
@@ -126,12 +132,12 @@ class _Writer:
             if work.gradient_bytes and work.overlapped:
                 self.joins_exchanges = self._add("gradients_exchanged", "null", "order")
             elif work.gradient_bytes:
-                for size in self._buckets(blocks):
+                for size in bucket_sizes(work, blocks, self.options.bucket_bytes):
                     self._collective("gradients", work.exchange(size), "dp_communication")
             if blocks and work.optimizer:
                 self._add("optimizer", "delay", "optimizer", seconds=blocks * work.optimizer)
             if work.gather is not None:
-                for size in self._buckets(blocks):
+                for size in bucket_sizes(work, blocks, self.options.bucket_bytes):
                     self._collective("weights", work.gather(size), "dp_communication")
         self._add("end", "null", "order")
 
@@ -345,11 +351,6 @@ class _Writer:
         """Blocks of a chunk; the last chunks of a stage with fewer blocks lack them."""
         blocks, chunks = self.work.stage_blocks[self.stage], self.work.chunks
         return blocks // chunks + (chunk < blocks % chunks)
-
-    def _buckets(self, blocks: int) -> list[float]:
-        """Bytes of the buckets of so many blocks."""
-        each = max(1, int((self.options.bucket_bytes or 0.0) // self.work.gradient_bytes))
-        return [min(each, blocks - first) * self.work.gradient_bytes for first in range(0, blocks, each)]
 
 
 def _tag(chunk: int, backward: bool) -> int:

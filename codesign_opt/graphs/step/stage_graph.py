@@ -122,13 +122,19 @@ class _Tiling:
         taken = lengths[self._source]
         value = values[_ranges(_offsets(lengths)[:-1][self._source], taken)]
         occurrence = np.repeat(self.occurrence, taken)
-        lasts = np.array([template.last - 1 for template in self._templates])[self._row] + self.offset
-        before = np.append(-1, lasts[:-1])
-        value = np.where(value < 0, before[occurrence], value + self.offset[occurrence])
+        value = np.where(value < 0, self._before()[occurrence], value + self.offset[occurrence])
         # Nothing comes before the first occurrence.
         kept = value >= 0
         instruction = np.repeat(np.arange(len(taken)), taken)[kept]
         return self._joined(instruction, value[kept])
+
+    def _before(self) -> Array:
+        """For each occurrence the position of what comes before it; -1 for nothing."""
+        last = np.array([template.last - 1 for template in self._templates])[self._row]
+        # An occurrence that ends with what comes before it, such as a pass without blocks, holds up nothing.
+        latest = np.maximum.accumulate(np.where(last >= 0, np.arange(len(last)), -1))
+        ends = np.where(latest >= 0, (last + self.offset)[latest], -1)
+        return np.append(-1, ends[:-1])
 
     def _joined(self, instruction: Array, value: Array) -> Ragged:
         joins = [(len(self._source) - 1, self._all(lambda template: template.loose))]

@@ -46,11 +46,11 @@ def possible() -> Iterator[tuple[Schedule, int, int, int]]:
 CASES = list(possible())
 
 
-def orders(schedule: Schedule, stages: int, chunks: int, microbatches: int, *, training: bool = True) -> list[PassOrder]:
+def orders(
+    schedule: Schedule, stages: int, chunks: int, microbatches: int, *, training: bool = True
+) -> list[PassOrder]:
     return [
-        pass_order(
-            schedule, stages=stages, stage=stage, chunks=chunks, microbatches=microbatches, training=training
-        )
+        pass_order(schedule, stages=stages, stage=stage, chunks=chunks, microbatches=microbatches, training=training)
         for stage in range(stages)
     ]
 
@@ -124,9 +124,7 @@ def test_messages_of_one_direction_and_chunk_go_in_the_order_of_microbatches() -
 
 def test_warm_up_of_the_interleaved_schedule() -> None:
     # 2 · (4 - stage - 1) + (2 - 1) · 4 (Megatron-LM issues 169 and 675).
-    counts = [
-        warm_up("interleaved", stages=4, stage=stage, chunks=2, microbatches=8) for stage in range(4)
-    ]
+    counts = [warm_up("interleaved", stages=4, stage=stage, chunks=2, microbatches=8) for stage in range(4)]
     assert counts == [10, 8, 6, 4]
     for stage, count in enumerate(counts):
         order = pass_order("interleaved", stages=4, stage=stage, chunks=2, microbatches=8)
