@@ -44,7 +44,7 @@ def write_simulation(name: str, result: Simulation, *, json: bool) -> None:
 
 
 def _path_table(steps: Sequence[CriticalStep]) -> Table:
-    """The critical path, the longest first: instruction, processor (both of a message), how often, and seconds."""
+    """The critical path, the longest first: instruction, processor (of a message both), how often, and seconds."""
     from codesign_opt.tables import Table
 
     totals: dict[tuple[str, str], list[float]] = {}
