@@ -50,6 +50,7 @@ class ChunkTimes:
     Attributes:
         cf, cb: Pipeline message, forward and backward.
         fo, bo: Bytes offloaded beside a forward and a backward pass.
+        bo_each: Those beside each backward pass; what is more in `bo` is paid in one pass of the step.
         fmm, bmm: Memory-tier-1 time of a forward and a backward pass.
         fn_b, fn_e, bn_b, bn_e: Forward and backward pass without exposed offload.
         fv_b, fv_e, bv_b, bv_e: Exposed offload.
@@ -61,6 +62,7 @@ class ChunkTimes:
     cb: Array
     fo: Array
     bo: Array
+    bo_each: Array
     fmm: Array
     bmm: Array
     fn_b: Array
@@ -149,7 +151,7 @@ def chunk_times(
         once_e = np.maximum(0.0, offload_last - bn_e) - bv_e
     f_b, f_e, b_b, b_e = fn_b + fv_b, fn_e + fv_e, bn_b + bv_b, bn_e + bv_e
     return ChunkTimes(
-        cf=cf, cb=cb, fo=fo, bo=bo, fmm=fmm, bmm=bmm, fn_b=fn_b, fn_e=fn_e, bn_b=bn_b, bn_e=bn_e,
+        cf=cf, cb=cb, fo=fo, bo=bo, bo_each=each_pass, fmm=fmm, bmm=bmm, fn_b=fn_b, fn_e=fn_e, bn_b=bn_b, bn_e=bn_e,
         fv_b=fv_b, fv_e=fv_e, bv_b=bv_b, bv_e=bv_e, once_b=once_b, once_e=once_e,
         f_b=f_b, f_e=f_e, b_b=b_b, b_e=b_e, chf=counts.x * f_b + f_e, chb=counts.x * b_b + b_e,
     )  # fmt: skip

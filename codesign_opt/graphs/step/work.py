@@ -164,14 +164,12 @@ def _transfer(hardware: Hardware, tier: int, participants: int, opcode: str, siz
 
 def _offload_seconds(model: Model) -> tuple[float, float, float]:
     """For a forward, a backward and the last backward pass of a block (spec analytical-model section 8.2, E15)."""
-    strategies, chunk, hardware = model.inputs.strategies, model.chunk, model.inputs.hardware
-    moved = np.where(strategies["optimizer_offload"], model.tables.state.space, 0.0)
-    streamed = chunk.bo if Erratum.E15 in model.inputs.reproduce else np.maximum(chunk.bo - moved, 0.0)
+    chunk, hardware = model.chunk, model.inputs.hardware
 
     def seconds(bytes_: Array, own_traffic: Array) -> float:
         return _one(hardware.offload_time(bytes_) + own_traffic) if _one(bytes_) else 0.0
 
-    return seconds(chunk.fo, chunk.fmm), seconds(streamed, chunk.bmm), seconds(chunk.bo, chunk.bmm)
+    return seconds(chunk.fo, chunk.fmm), seconds(chunk.bo_each, chunk.bmm), seconds(chunk.bo, chunk.bmm)
 
 
 def _one(values: Array) -> float:
