@@ -7,7 +7,7 @@ its own subroutine. They are named by their position, an index from 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -130,7 +130,3 @@ class Graph:
         user = np.repeat(np.arange(len(self.names)), lengths)
         lists = Ragged.grouped(self.operands.values, len(self.names))
         return Ragged(lists.offsets, user[lists.values])
-
-    def renamed(self, name: str) -> Graph:
-        """The same graph under another name."""
-        return replace(self, name=name)

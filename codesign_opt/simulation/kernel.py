@@ -5,7 +5,7 @@ streams, channels, messages and links are numbers; -1 is none.
 
 An event is a number: i < N where instruction i has ended, otherwise N + 3m + phase for message m, which comes to its
 next link (phase 0), has left its sender (1) or has arrived (2). Events of one kind and one time that are made one after
-the other form a chain, unless it is for now; the heap holds the first of each, keyed by time and sequence number.
+the other form a chain, but for those due at once; the heap holds the first of each, keyed by time and sequence number.
 """
 
 from __future__ import annotations

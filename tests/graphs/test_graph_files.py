@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_a_graph_is_not_half_written(tmp_path: Path) -> None:
     write_graph(single(), path)
     before = path.read_bytes()
     with pytest.raises(InputError, match="not Unicode text"):
-        write_graph(single().renamed("\ud800"), path)
+        write_graph(replace(single(), name="\ud800"), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     with pytest.raises(InputError, match="the directory does not exist"):

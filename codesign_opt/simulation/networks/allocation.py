@@ -48,7 +48,7 @@ class Allocation:
         self._mark = 0
 
     def activate(self, number: int) -> ActiveClass:
-        """A class, for now without flows."""
+        """A class, which has no flows yet."""
         links, classes, same = self._links, self._classes, self._numbers.setdefault
         route = tuple([links[link] or self._link(link) for link in classes.links_of(number)])
         weight, cap = classes.weight[number], classes.cap[number]
@@ -259,7 +259,7 @@ def _left_by_others(link: ActiveLink, mark: int) -> float:
 
 
 def _fill(todo: list[ActiveClass], links: list[ActiveLink], mark: int) -> None:
-    """Lower the levels of classes, for now what each could have by itself, to what their shared links leave them.
+    """Lower the levels of classes from what each could have by itself to what their shared links leave them.
 
     The link with the least share fixes its classes, and so on, until no link gives a class less than its own level.
     """

@@ -1,8 +1,9 @@
 """Ports of processors on network tiers, shared by all that a processor sends and receives (spec graph-simulation 7.4).
 
 A transfer fills the sending port of one stage and the receiving port of another, or of the same one: a collective among
-processors that run one program is what each of them sends and receives. Few transfers share a port, so the max-min fair
-rates are worked out by hand, transfer by transfer, when one begins or ends.
+processors that run one program is what each of them sends and receives. Unlike links (`networks.FlowNetwork`), ports
+are filled at a pace of each transfer's own, with a latency of its own. Few transfers share one, so the max-min fair
+rates are worked out transfer by transfer when one begins or ends.
 """
 
 from __future__ import annotations

@@ -221,23 +221,26 @@ def _stage_table(step: StepGraph, simulation: Simulation) -> Table:
 
 def _port_table(step: StepGraph, seconds: float) -> Table:
     """From what is sent and received in all: a port is filled by each transfer for its seconds on the wire."""
-    filled: dict[tuple[int, int, str], float] = {}
+    tiers = 1 + max(int(stage.tier.max()) for stage in step.stages)
+    filled, used = np.zeros((step.work.stages, tiers, 2)), np.zeros((step.work.stages, tiers, 2), dtype=np.bool_)
     for place, stage in enumerate(step.stages):
-        executions = _executions(stage)
-        for number in np.flatnonzero(stage.tier >= 0).tolist():
-            tier, wire = int(stage.tier[number]), float(stage.wire[number] * executions[number])
-            is_message = stage.graph.opcode_name(number) == "send-start"
-            receiver = stage.graph.groups[number][0][0]
-            for key in ((place, tier, "out"), (receiver if is_message else place, tier, "in")):
-                filled[key] = filled.get(key, 0.0) + wire
-    keys = sorted(filled)
+        transfers = np.flatnonzero(stage.tier >= 0)
+        tier = stage.tier[transfers]
+        wire = stage.wire[transfers] * _executions(stage)[transfers]
+        # The group of a collective is its own stage, that of a message the receiver.
+        receiver = np.array([stage.graph.groups[number][0][0] for number in transfers.tolist()], dtype=np.int64)
+        for direction, at in enumerate((receiver, np.full(len(transfers), place))):
+            np.add.at(filled[..., direction], (at, tier), wire)
+            used[at, tier, direction] = True
+    stages, tiers_used, directions = np.nonzero(used)
+    seconds_filled = filled[used]
     return Table(
         {
-            "stage": [key[0] for key in keys],
-            "tier": [key[1] for key in keys],
-            "direction": [key[2] for key in keys],
-            "filled": [filled[key] for key in keys],
-            "share": [filled[key] / seconds if seconds else 0.0 for key in keys],
+            "stage": stages,
+            "tier": tiers_used,
+            "direction": np.array(["in", "out"])[directions],
+            "filled": seconds_filled,
+            "share": seconds_filled / seconds if seconds else seconds_filled,
         },
         {"filled": "s"},
     )
