@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         search,
         study_specification,
     )
-    from codesign_opt.api.simulating import SimulatedStep, refine, simulate_graph, simulate_strategy
+    from codesign_opt.api.simulating import refine, simulate_graph, simulate_strategy
+    from codesign_opt.simulation.step import SimulatedStep
 
 _MODULES = {
     **dict.fromkeys(("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all"), "evaluation"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codesign_opt.analytical import Estimate, parse_errata
+from codesign_opt.analytical import parse_errata
 from codesign_opt.analytical.estimate import estimate as analytical_estimate
 from codesign_opt.api.searching import open_studies
 from codesign_opt.catalog import resolve_system, resolve_workload
@@ -19,7 +19,7 @@ from codesign_opt.graphs.step import StepOptions, step_graph, step_work
 from codesign_opt.simulation.events import Model, simulate
 from codesign_opt.simulation.program import compile_program
 from codesign_opt.simulation.result import Simulation
-from codesign_opt.simulation.step import StepSimulation, compare, on_topology, simulate_step, simulated_estimate
+from codesign_opt.simulation.step import SimulatedStep, on_topology, simulate_beside
 from codesign_opt.simulation.step.topology_times import DEFAULT_ALGORITHMS
 from codesign_opt.simulation.topologies import Topology, topology_of
 from codesign_opt.simulation.topologies.files import read_topology
@@ -29,31 +29,10 @@ from codesign_opt.strategies.legality import check
 from codesign_opt.studies import study as stored
 from codesign_opt.studies.study import Study
 from codesign_opt.systems import System
-from codesign_opt.tables import Table
 from codesign_opt.workloads import Workload
 
 if TYPE_CHECKING:
     from codesign_opt.studies.refinement import RefinementProgress
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedStep:
-    """A step simulated, beside its estimate.
-
-    Attributes:
-        result: Times of stages and ports, and of the whole.
-        estimated: The estimate, for metrics.
-        simulated: The same with the simulated times; None from engines that know only when stages end.
-        parts: A row a part of the step time of the first stage: estimate, simulated, difference; the total last; None
-            where `simulated` is.
-        contention: Seconds of the step that sharing ports costs.
-    """
-
-    result: StepSimulation
-    estimated: Estimate
-    simulated: Estimate | None
-    parts: Table | None
-    contention: float
 
 
 def simulate_strategy(
@@ -103,13 +82,8 @@ def simulate_strategy(
         names, details = _algorithms(algorithms or {})
         work = on_topology(work, strategy, network, placement=placement, algorithms=names, options=details)
     step = step_graph(work, schedule=schedule, granularity=granularity, options=options)
-    result = simulate_step(step, engine=engine, contention=contention, record=record)
     estimated = analytical_estimate(shape, machine, StrategyTable.from_strategies([strategy]), reproduce=errata)
-    if engine != "events":
-        return SimulatedStep(result, estimated, None, None, 0.0)
-    alone = simulate_step(step, contention=False) if result.contention else result
-    simulated = simulated_estimate(estimated, result)
-    return SimulatedStep(result, estimated, simulated, compare(estimated, simulated), result.seconds - alone.seconds)
+    return simulate_beside(estimated, step, engine=engine, contention=contention, record=record)
 
 
 def simulate_graph(

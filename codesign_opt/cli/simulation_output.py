@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from codesign_opt.analytical import Estimate
-    from codesign_opt.api.simulating import SimulatedStep
     from codesign_opt.objectives import Metric
+    from codesign_opt.simulation.step import SimulatedStep
     from codesign_opt.strategies import Strategy
     from codesign_opt.systems import System
     from codesign_opt.tables import Table

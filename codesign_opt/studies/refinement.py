@@ -15,7 +15,7 @@ from codesign_opt.db import CandidateRecord, Database, RefinementRecord
 from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.graphs.step import step_graph, step_work
 from codesign_opt.objectives import available_metrics
-from codesign_opt.simulation.step import compare, simulate_step, simulated_estimate
+from codesign_opt.simulation.step import simulate_beside
 from codesign_opt.simulation.version import SIMULATOR_VERSION
 from codesign_opt.strategies import StrategyTable
 from codesign_opt.strategies.table import strategy_of_words
@@ -150,21 +150,20 @@ def simulate_candidate(specification: StudySpecification, point: Point, strategy
     table = StrategyTable.from_strategies([chosen])
     estimated = estimate(specification.workload, system, table, reproduce=reproduce)
     step = step_graph(step_work(specification.workload, system, chosen, reproduce=reproduce))
-    result = simulate_step(step)
-    alone = simulate_step(step, contention=False) if result.contention else result
-    simulated = simulated_estimate(estimated, result)
-    parts = compare(estimated, simulated)
-    priced = with_fitted(simulated, fitted_capacities(specification))
+    opinion = simulate_beside(estimated, step)
+    assert opinion.simulated is not None
+    assert opinion.parts is not None
+    parts = list(opinion.parts.to_dicts())
+    priced = with_fitted(opinion.simulated, fitted_capacities(specification))
     metrics = {
         metric.name: float(np.asarray(metric.evaluate(priced)).reshape(-1)[0]) for metric in available_metrics(system)
     }
-    contention = result.seconds - alone.seconds
     notes = {
         "schedule": step.schedule,
         "granularity": step.options.granularity,
-        "parts": {row["part"]: [row["estimate"], row["simulated"]] for row in parts.to_dicts()},
-        "contention": contention,
-        "because": because(parts.to_dicts(), contention),
+        "parts": {row["part"]: [row["estimate"], row["simulated"]] for row in parts},
+        "contention": opinion.contention,
+        "because": because(parts, opinion.contention),
     }
     return Simulated(metrics={name: value for name, value in metrics.items() if np.isfinite(value)}, notes=notes)
 

@@ -83,10 +83,10 @@ def end_template(work: StepWork, stage: int, options: StepOptions) -> Template:
     return writer.finished()
 
 
-def bucket_sizes(work: StepWork, blocks: int, bucket_bytes: float | None) -> list[float]:
-    """Bytes of each bucket of the gradients of so many consecutive blocks."""
+def bucket_blocks(work: StepWork, blocks: int, bucket_bytes: float | None) -> list[int]:
+    """How many of so many consecutive blocks each bucket of gradients holds; all but the last as many as fit."""
     each = max(1, int((bucket_bytes or 0.0) // work.gradient_bytes))
-    return [min(each, blocks - first) * work.gradient_bytes for first in range(0, blocks, each)]
+    return [min(each, blocks - first) for first in range(0, blocks, each)]
 
 
 @dataclass(slots=True)
@@ -132,13 +132,13 @@ class _Writer:
             if work.gradient_bytes and work.overlapped:
                 self.joins_exchanges = self._add("gradients_exchanged", "null", "order")
             elif work.gradient_bytes:
-                for size in bucket_sizes(work, blocks, self.options.bucket_bytes):
-                    self._collective("gradients", work.exchange(size), "dp_communication")
+                for count in bucket_blocks(work, blocks, self.options.bucket_bytes):
+                    self._collective("gradients", work.exchange(count * work.gradient_bytes), "dp_communication")
             if blocks and work.optimizer:
                 self._add("optimizer", "delay", "optimizer", seconds=blocks * work.optimizer)
             if work.gather is not None:
-                for size in bucket_sizes(work, blocks, self.options.bucket_bytes):
-                    self._collective("weights", work.gather(size), "dp_communication")
+                for count in bucket_blocks(work, blocks, self.options.bucket_bytes):
+                    self._collective("weights", work.gather(count * work.gradient_bytes), "dp_communication")
         self._add("end", "null", "order")
 
     def finished(self) -> Template:
@@ -192,15 +192,13 @@ class _Writer:
         """The last backward pass of a chunk, block by block, with the gradients of each bucket sent off when known."""
         blocks = self._chunk_blocks(chunk)
         to_come = blocks + sum(self._chunk_blocks(earlier) for earlier in range(chunk))
-        bucket = 0.0
-        for number in range(blocks):
-            block = base if number else edge
-            self._write_equal_blocks(block, 1, block.last_offload)
-            bucket += self.work.gradient_bytes
-            to_come -= 1
-            if number == blocks - 1 or bucket + self.work.gradient_bytes > (self.options.bucket_bytes or 0.0):
-                self._exchange(bucket, beside=to_come > 0)
-                bucket = 0.0
+        block = edge
+        for count in bucket_blocks(self.work, blocks, self.options.bucket_bytes):
+            for _ in range(count):
+                self._write_equal_blocks(block, 1, block.last_offload)
+                block = base
+            to_come -= count
+            self._exchange(count * self.work.gradient_bytes, beside=to_come > 0)
 
     def _exchange(self, size: float, *, beside: bool) -> None:
         """Send off gradients, beside the passes that follow if there are any."""

@@ -6,7 +6,7 @@ import math
 
 from codesign_opt.errors import InputError
 from codesign_opt.graphs.step import StepWork
-from codesign_opt.graphs.step.pass_writer import bucket_sizes
+from codesign_opt.graphs.step.pass_writer import bucket_blocks
 from codesign_opt.graphs.step.work import BlockWork
 
 
@@ -64,7 +64,7 @@ def _block_seconds(block: BlockWork, offload: float) -> float:
 def _end_seconds(work: StepWork, blocks: int, bucket_bytes: float | None) -> float:
     if not work.training:
         return 0.0
-    buckets = bucket_sizes(work, blocks, bucket_bytes) if work.gradient_bytes else []
-    exchanges = sum(work.exchange(size).seconds for size in buckets)
-    gathers = 0.0 if work.gather is None else sum(work.gather(size).seconds for size in buckets)
+    buckets = bucket_blocks(work, blocks, bucket_bytes) if work.gradient_bytes else []
+    exchanges = sum(work.exchange(count * work.gradient_bytes).seconds for count in buckets)
+    gathers = 0.0 if work.gather is None else sum(work.gather(count * work.gradient_bytes).seconds for count in buckets)
     return exchanges + gathers + blocks * work.optimizer

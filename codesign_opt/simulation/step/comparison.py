@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from codesign_opt.analytical import Estimate, StepTimes
-from codesign_opt.simulation.step.run import StepSimulation
+from codesign_opt.graphs.step import StepGraph
+from codesign_opt.simulation.step.run import StepSimulation, simulate_step
 from codesign_opt.tables import Table
 
 _ROUNDING = 1e-12
 """Of the step time: smaller differences are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStep:
+    """A step simulated, beside its estimate.
+
+    Attributes:
+        result: Times of stages and ports, and of the whole.
+        estimated: The estimate, for metrics.
+        simulated: The same with the simulated times; None from engines that know only when stages end.
+        parts: A row a part of the step time of the first stage: estimate, simulated, difference; the total last; None
+            where `simulated` is.
+        contention: Seconds of the step that sharing ports costs.
+    """
+
+    result: StepSimulation
+    estimated: Estimate
+    simulated: Estimate | None
+    parts: Table | None
+    contention: float
+
+
+def simulate_beside(
+    estimated: Estimate, step: StepGraph, *, engine: str = "events", contention: bool = True, record: bool = False
+) -> SimulatedStep:
+    """Run a step beside its estimate, once more without contention if it has any; arguments as of `simulate_step`."""
+    result = simulate_step(step, engine=engine, contention=contention, record=record)
+    if engine != "events":
+        return SimulatedStep(result, estimated, None, None, 0.0)
+    alone = simulate_step(step, contention=False) if result.contention else result
+    simulated = simulated_estimate(estimated, result)
+    return SimulatedStep(result, estimated, simulated, compare(estimated, simulated), result.seconds - alone.seconds)
 
 
 def simulated_estimate(estimated: Estimate, result: StepSimulation) -> Estimate:
