@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from codesign_opt.systems.files import system_to_toml
 from codesign_opt.tables import Table
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
+from codesign_opt.workloads.files import workload_to_dict
 
 StrategyInput = Strategy | StrategyTable | Sequence[Strategy] | Mapping[str, Any] | str | Path
 
@@ -258,7 +258,7 @@ def _system(given: System | str | Path) -> System:
 def _as_data(given: Workload | System | str | Path) -> Any:
     """What a study file would hold."""
     if isinstance(given, Workload):
-        return dataclasses.asdict(given)
+        return workload_to_dict(given)
     if isinstance(given, System):
         return tomllib.loads(system_to_toml(given))
     return str(given)

@@ -9,17 +9,30 @@ import tomli_w
 from pydantic import Field
 
 from codesign_opt.configuration import FileModel, one_of, read_toml, validated
-from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
-from codesign_opt.strategies.placement import fastest_tiers
+from codesign_opt.strategies.options import (
+    Attention,
+    AttentionKernel,
+    CpExchange,
+    Datatype,
+    GradientPrecision,
+    Placement,
+    ProductPrecision,
+    Recompute,
+    Schedule,
+    TpCommunication,
+    TpOverlap,
+)
+from codesign_opt.strategies.placement import DEGREES, default_tiers
 from codesign_opt.strategies.strategy import Strategy
 from codesign_opt.systems import System
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Tier = Annotated[int, Field(ge=0, le=100)]
+Blocks = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class StrategyFile(FileModel):
-    """A strategy file. What is left out has the default of `Strategy`; `processors` is tp · pp · dp, and tiers are the
+    """A strategy file. What is left out has the default of `Strategy`; `processors` is tp · pp · dp · cp, and tiers are the
     fastest that take their groups.
     """
 
@@ -46,6 +59,26 @@ class StrategyFile(FileModel):
     tp_tier: Tier | None = None
     pp_tier: Tier | None = None
     dp_tier: Tier | None = None
+    cp: Count = 1
+    ep: Count = 1
+    etp: Count = 1
+    product_precision: Annotated[ProductPrecision, one_of(ProductPrecision)] = ProductPrecision.SAME
+    gradient_precision: Annotated[GradientPrecision, one_of(GradientPrecision)] = GradientPrecision.SAME
+    attention_kernel: Annotated[AttentionKernel, one_of(AttentionKernel)] = AttentionKernel.UNFUSED
+    cp_exchange: Annotated[CpExchange, one_of(CpExchange)] = CpExchange.RING
+    schedule: Annotated[Schedule, one_of(Schedule)] = Schedule.ONE_F_ONE_B
+    first_stage_less: Blocks = 0
+    last_stage_less: Blocks = 0
+    recompute_blocks: Blocks = 0
+    gradient_sharding: bool = True
+    weight_sharding: bool = False
+    shard_group: Blocks = 0
+    prefetch: Blocks = 1
+    keep_gathered: bool = False
+    reduce_each_microbatch: bool = False
+    cp_tier: Tier | None = None
+    ep_tier: Tier | None = None
+    placement: Annotated[Placement, one_of(Placement)] = Placement.TIERS
 
 
 def read_strategy(path: str | Path, system: System) -> Strategy:
@@ -66,8 +99,8 @@ def strategy_from_dict(data: Any, system: System, *, where: str) -> Strategy:
     file = validated(StrategyFile, data, where=where)
     given: dict[str, Any] = {name: getattr(file, name) for name in StrategyFile.model_fields}
     derived: dict[str, Any] = {
-        "processors": file.tp * file.pp * file.dp,
-        **fastest_tiers(file.tp, file.pp, file.dp, system),
+        "processors": file.tp * file.pp * file.dp * file.cp,
+        **default_tiers(file.placement, {name: getattr(file, name) for name in DEGREES}, system),
     }
     return Strategy(**{name: derived[name] if value is None else value for name, value in given.items()})
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.strategies.options import Datatype
-from codesign_opt.strategies.table import OPTION_CODES, StrategyTable
+from codesign_opt.strategies.table import DEFAULT_COLUMNS, OPTION_CODES, StrategyTable
 from codesign_opt.systems import System
 
 Array = NDArray[Any]
@@ -87,7 +87,8 @@ class StrategyGrid:
         columns["training"] = np.full(single, self.training)
         columns["datatype"] = np.full(single, OPTION_CODES[self.datatype], dtype=np.int8)
         columns["processors"] = np.full(single, self.processors)
-        return columns
+        fixed = {name: value for name, value in DEFAULT_COLUMNS.items() if name not in columns}
+        return {**columns, **{name: np.full(single, value) for name, value in fixed.items()}}
 
     def table(self, flat: Array) -> StrategyTable:
         """The strategies at flat indices into the grid's shape."""

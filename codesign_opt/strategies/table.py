@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
+from codesign_opt.strategies.options import (
+    Attention,
+    AttentionKernel,
+    CpExchange,
+    Datatype,
+    GradientPrecision,
+    Placement,
+    ProductPrecision,
+    Recompute,
+    Schedule,
+    TpCommunication,
+    TpOverlap,
+)
 from codesign_opt.strategies.strategy import Strategy
 
 OPTION_COLUMNS: Mapping[str, type[Enum]] = {
@@ -19,6 +31,12 @@ OPTION_COLUMNS: Mapping[str, type[Enum]] = {
     "recompute": Recompute,
     "tp_communication": TpCommunication,
     "tp_overlap": TpOverlap,
+    "product_precision": ProductPrecision,
+    "gradient_precision": GradientPrecision,
+    "attention_kernel": AttentionKernel,
+    "cp_exchange": CpExchange,
+    "schedule": Schedule,
+    "placement": Placement,
 }
 """Columns that hold words; the column has the word's index in the order of its Enum."""
 
@@ -31,6 +49,10 @@ FLAG_COLUMNS = (
     "activation_offload",
     "optimizer_offload",
     "training",
+    "gradient_sharding",
+    "weight_sharding",
+    "keep_gathered",
+    "reduce_each_microbatch",
 )
 """Columns that hold booleans."""
 
@@ -42,16 +64,30 @@ OPTION_CODES: Mapping[Enum, int] = {
 }
 """Each word's code in its column."""
 
+DEFAULT_COLUMNS: Mapping[str, Any] = {
+    field.name: OPTION_CODES[field.default] if field.name in OPTION_COLUMNS else field.default
+    for field in fields(Strategy)
+    if field.default is not MISSING
+}
+"""What a column holds where nothing is said."""
+
 
 class StrategyTable(Mapping[str, NDArray[Any]]):
-    """Named columns of equal length: int64 counts, bool flags, and int8 codes of words (`OPTION_COLUMNS`)."""
+    """Named columns of equal length: int64 counts, bool flags, and int8 codes of words (`OPTION_COLUMNS`).
+
+    Columns that are not given hold the default of `Strategy`; those without one must be given.
+    """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        missing = [name for name in COLUMNS if name not in columns]
+        missing = [name for name in COLUMNS if name not in columns and name not in DEFAULT_COLUMNS]
         if missing:
             raise ValueError(f"missing columns: {', '.join(missing)}")
+        rows = np.shape(columns["tp"])
         self._columns: dict[str, NDArray[Any]] = {
-            name: np.asarray(columns[name], dtype=_dtype(name)) for name in COLUMNS
+            name: np.asarray(columns[name], dtype=_dtype(name))
+            if name in columns
+            else np.full(rows, DEFAULT_COLUMNS[name], dtype=_dtype(name))
+            for name in COLUMNS
         }
         if len({values.shape for values in self._columns.values()}) > 1 or self._columns["tp"].ndim != 1:
             raise ValueError("columns must be one-dimensional and of equal length")
@@ -107,8 +143,8 @@ class StrategyTable(Mapping[str, NDArray[Any]]):
 
 
 def strategy_of_words(words: Mapping[str, Any]) -> Strategy:
-    """The strategy that a row of `StrategyTable.words` describes."""
-    options = {name: option(words[name]) for name, option in OPTION_COLUMNS.items()}
+    """The strategy that a row of `StrategyTable.words` describes; what it lacks has its default."""
+    options = {name: option(words[name]) for name, option in OPTION_COLUMNS.items() if name in words}
     values: dict[str, Any] = {**words, **options}
     return Strategy(**values)
 

@@ -54,4 +54,16 @@ def workload_from_file(file: WorkloadFile) -> Workload:
 
 def workload_to_toml(workload: Workload) -> str:
     """A file that `read_workload` reads back to an equal workload."""
-    return tomli_w.dumps(dataclasses.asdict(workload))
+    return tomli_w.dumps(workload_to_dict(workload))
+
+
+def workload_to_dict(workload: Workload) -> dict[str, Any]:
+    """The content of a file: what differs from the defaults, and the sizes."""
+    plain = {field.name: field.default for field in dataclasses.fields(Workload)}
+    values = {name: value for name, value in dataclasses.asdict(workload).items() if value != plain[name]}
+    if workload.query_key_norm.value != "none":
+        values["query_key_norm"] = workload.query_key_norm.value
+    for part in ("experts", "latent_attention"):
+        if part in values:
+            values[part] = {name: value for name, value in values[part].items() if value is not None}
+    return values

@@ -100,10 +100,13 @@ def test_published_count_of_the_search() -> None:
     assert count == search["raw"]
 
 
+VARIED = COLUMNS[1 : COLUMNS.index("dp_tier") + 1]
+
+
 def keys_of(columns: Mapping[str, Any]) -> Array:
-    """One number a row, different for different rows."""
-    values = [np.asarray(columns[name]).astype(np.int64) for name in COLUMNS if name != "processors"]
-    return np.ravel_multi_index(values, [13 if name in LAYOUT else 4 for name in COLUMNS if name != "processors"])
+    """One number a row, different for rows that differ in `VARIED`."""
+    values = [np.asarray(columns[name]).astype(np.int64) for name in VARIED]
+    return np.ravel_multi_index(values, [13 if name in LAYOUT else 4 for name in VARIED])
 
 
 def product_of(axes: Mapping[str, Sequence[Any]]) -> dict[str, Array]:

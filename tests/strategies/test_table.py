@@ -56,7 +56,7 @@ def test_round_trip(rows: list[Strategy]) -> None:
 def test_columns_are_those_of_a_strategy() -> None:
     table = StrategyTable.from_strategies([ONE, OTHER])
     assert list(table) == [field.name for field in fields(Strategy)]
-    assert len(table) == len(COLUMNS) == 23
+    assert len(table) == len(COLUMNS) == 43
     assert table["tp"].tolist() == [2, 4]
 
 
@@ -108,9 +108,15 @@ def test_concatenated_and_empty() -> None:
 
 def test_missing_columns() -> None:
     columns = dict(StrategyTable.from_strategies([ONE]))
-    del columns["pp"], columns["training"]
-    with pytest.raises(ValueError, match="missing columns: pp, training"):
+    del columns["pp"], columns["batch"]
+    with pytest.raises(ValueError, match="missing columns: pp, batch"):
         StrategyTable(columns)
+
+
+def test_columns_that_are_not_given_hold_the_default() -> None:
+    table = StrategyTable.from_strategies([OTHER])
+    columns = {name: values for name, values in table.items() if name not in ("schedule", "prefetch", "cp")}
+    assert StrategyTable(columns).strategies() == [OTHER]
 
 
 @pytest.mark.parametrize("values", [[1, 2], [[1]], 1])
