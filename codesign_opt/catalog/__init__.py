@@ -8,6 +8,16 @@ from codesign_opt.catalog.lookup import (
     study_path,
     system_notes,
     text,
+    workload_notes,
 )
 
-__all__ = ["describe", "names", "resolve_system", "resolve_workload", "study_path", "system_notes", "text"]
+__all__ = [
+    "describe",
+    "names",
+    "resolve_system",
+    "resolve_workload",
+    "study_path",
+    "system_notes",
+    "text",
+    "workload_notes",
+]

@@ -36,14 +36,14 @@ def text(shelf: Shelf, name: str) -> str:
 
 
 def describe(shelf: Shelf, name: str) -> str:
-    """One line about a shipped entry.
+    """One line about a shipped entry, or about the workload of a path.
 
     Raises:
         InputError: For an unknown name, with the near ones.
     """
-    content = text(shelf, name)
     if shelf == "workloads":
         return _describe_workload(resolve_workload(name))
+    content = text(shelf, name)
     if shelf == "systems":
         words, numbers = system_notes(name).description, _describe_system(resolve_system(name))
         return f"{words}: {numbers}" if words else numbers
@@ -51,7 +51,8 @@ def describe(shelf: Shelf, name: str) -> str:
 
 
 def resolve_workload(name_or_path: str, *, where: str = "") -> Workload:
-    """The workload of a catalogue name, of a TOML file, or of a JSON application file of the reference tool.
+    """The workload of a catalogue name, of a TOML file, of a JSON application file of the reference tool, or of the
+    `config.json` of a Hugging Face model, which its keys tell apart.
 
     Args:
         name_or_path: A catalogue name, or a path that ends in .toml or .json.
@@ -64,10 +65,25 @@ def resolve_workload(name_or_path: str, *, where: str = "") -> Workload:
 
     path = _path("workloads", name_or_path, where)
     if path.suffix == ".json":
+        from codesign_opt.interop import hugging_face
         from codesign_opt.interop.calculon import read_application
 
-        return read_application(path)
+        return hugging_face.read_config(path) if hugging_face.is_config(path) else read_application(path)
     return read_workload(path)
+
+
+def workload_notes(name_or_path: str) -> tuple[str, ...]:
+    """What one should know about the workload of a name or a path: what its file has that was left out.
+
+    Raises:
+        InputError: As `resolve_workload`.
+    """
+    path = _path("workloads", name_or_path, "")
+    if path.suffix != ".json":
+        return ()
+    from codesign_opt.interop import hugging_face
+
+    return hugging_face.config_notes(path) if hugging_face.is_config(path) else ()
 
 
 def resolve_system(name_or_path: str, *, where: str = "") -> System:
@@ -149,8 +165,12 @@ def _shipped(shelf: Shelf, name: str) -> Path:
 
 
 def _describe_workload(workload: Workload) -> str:
+    from codesign_opt.workloads.parameters import active_parameter_count
+
+    active = active_parameter_count(workload)
+    each = f", {active / 1e9:.4g} G for each token" if active != workload.parameters else ""
     return (
-        f"{workload.parameters / 1e9:.4g} G parameters: {workload.blocks} blocks, hidden {workload.hidden}, "
+        f"{workload.parameters / 1e9:.4g} G parameters{each}: {workload.blocks} blocks, hidden {workload.hidden}, "
         f"{workload.attention_heads} heads of {workload.head_size}, sequences of {workload.sequence_length} tokens"
     )
 

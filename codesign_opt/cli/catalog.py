@@ -18,7 +18,7 @@ _SHELF = typer.Argument(
     autocompletion=options.words(options.SHELVES),
 )  # fmt: skip
 _NAME = typer.Argument(
-    metavar="NAME", help="Name of a workload, system or study.",
+    metavar="NAME", help="Name of a workload, system or study; or path of a workload file or a model's config.json.",
     autocompletion=lambda incomplete: [
         name for shelf in options.SHELVES for name in options.shipped(shelf)(incomplete)
     ],
@@ -52,30 +52,55 @@ def list_entries(
 
 @app.command(
     epilog=options.examples(
-        "codesign-opt catalog show gpt3-175b", "codesign-opt catalog show price-study > my-study.toml"
+        "codesign-opt catalog show gpt3-175b",
+        "codesign-opt catalog show price-study > my-study.toml",
+        "codesign-opt catalog show Llama-3-8B/config.json > llama.toml",
     )
 )
 def show(
     name: Annotated[str, _NAME],
     json: Annotated[bool, options.JSON] = False,
 ) -> None:
-    """Show a file of the catalogue, to start one's own from; of a system also where each value comes from."""
-    from codesign_opt.catalog import names, text
-    from codesign_opt.cli.output import write, write_json
-    from codesign_opt.errors import InputError, nearest
+    """Show a file of the catalogue, to start one's own from.
 
-    shelf = next((word for word in options.SHELVES if name in names(word)), None)
-    if shelf is None:
-        known = [entry for word in options.SHELVES for entry in names(word)]
-        hint = nearest(name, known)
-        raise InputError(
-            f"unknown workload, system or study '{name}'",
-            hint if hint.startswith("did") else "'codesign-opt catalog list' shows all",
-        )
+    Comments below it say where each value of a system comes from, and how many parameters a workload has.
+    """
+    from codesign_opt.cli.output import write, write_json
+
+    shelf = _shelf(name)
     if json:
         write_json({"name": name, "shelf": shelf, **_content(shelf, name)})
     else:
-        write("\n".join([text(shelf, name).rstrip("\n"), *_sources(shelf, name)]))
+        write("\n".join([_text(shelf, name).rstrip("\n"), *_remarks(shelf, name)]))
+
+
+def _shelf(name: str) -> Shelf:
+    """Where a name stands; a path is a workload's."""
+    from codesign_opt.catalog import names
+    from codesign_opt.errors import InputError, nearest
+
+    shelf = next((word for word in options.SHELVES if name in names(word)), None)
+    if shelf is not None:
+        return shelf
+    if name.endswith((".json", ".toml")):
+        return "workloads"
+    known = [entry for word in options.SHELVES for entry in names(word)]
+    hint = nearest(name, known)
+    raise InputError(
+        f"unknown workload, system or study '{name}'",
+        hint if hint.startswith("did") else "'codesign-opt catalog list' shows all",
+    )
+
+
+def _text(shelf: Shelf, name: str) -> str:
+    """The file of a name; for a path, the workload file that says the same."""
+    from codesign_opt.catalog import names, resolve_workload, text
+
+    if name in names(shelf):
+        return text(shelf, name)
+    from codesign_opt.workloads.files import workload_to_toml
+
+    return workload_to_toml(resolve_workload(name))
 
 
 def _entries(entries: dict[str, str], size: int) -> list[str]:
@@ -93,25 +118,28 @@ def _entries(entries: dict[str, str], size: int) -> list[str]:
     return lines
 
 
-def _sources(shelf: Shelf, name: str) -> list[str]:
-    """Comments below a system's file that names sources for single values."""
-    from codesign_opt.catalog import resolve_system, system_notes
-    from codesign_opt.cli.catalog_output import source_lines
+def _remarks(shelf: Shelf, name: str) -> list[str]:
+    """Comments below a file: a workload's parameters; a system's sources, where it names any for single values."""
+    from codesign_opt.catalog import resolve_system, resolve_workload, system_notes, workload_notes
+    from codesign_opt.cli.catalog_output import parameter_lines, source_lines
 
+    if shelf == "workloads":
+        return ["", *parameter_lines(resolve_workload(name), workload_notes(name))]
     if shelf != "systems" or not system_notes(name).sources:
         return []
     return ["", *source_lines(resolve_system(name), system_notes(name))]
 
 
 def _content(shelf: Shelf, name: str) -> dict[str, Any]:
-    """A workload's sizes, a system's values in SI units with their sources, or a study's specification."""
+    """A workload's sizes and parameters, a system's SI values with their sources, or a study's specification."""
     from codesign_opt.catalog import describe, resolve_system, resolve_workload, study_path, system_notes
 
     about = {"description": describe(shelf, name)}
     if shelf == "workloads":
-        import dataclasses
+        from codesign_opt.catalog import workload_notes
+        from codesign_opt.cli.catalog_output import workload_document
 
-        return {**about, "workload": dataclasses.asdict(resolve_workload(name))}
+        return {**about, **workload_document(resolve_workload(name), workload_notes(name))}
     if shelf == "systems":
         from codesign_opt.cli.catalog_output import system_document
 

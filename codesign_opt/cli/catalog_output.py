@@ -1,4 +1,4 @@
-"""How systems of the catalogue are shown: a line each in the list, and every value beside its source."""
+"""How the catalogue is shown: systems with every value beside its source, workloads with their parameters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from codesign_opt.cli.output import width
 if TYPE_CHECKING:
     from codesign_opt.systems import EfficiencyCurve, Notes, PriceCurve, System
     from codesign_opt.systems.notes import Value
+    from codesign_opt.workloads import Workload
 
 _HEADINGS = ("memory", "16-bit peak", "what")
 _16_BITS = ("bfloat16", "float16")
@@ -61,6 +62,53 @@ def source_lines(system: System, notes: Notes) -> list[str]:
     return lines
 
 
+def parameter_lines(workload: Workload, notes: Sequence[str]) -> list[str]:
+    """Comments of a workload file: parameters part by part, flop for each token, and notes about the file."""
+    from codesign_opt.units import format_quantity
+    from codesign_opt.workloads.flops import FlopsConvention, flops_per_token
+    from codesign_opt.workloads.parameters import (
+        DEFAULT_VOCABULARY,
+        active_parameter_count,
+        parameter_count,
+        parameter_parts,
+    )
+
+    rows = [("parameters", "all", "of a token")]
+    rows += [(part.name, f"{part.total:,}", f"{part.active:,}") for part in parameter_parts(workload) if part.total]
+    rows.append(("together", f"{parameter_count(workload):,}", f"{active_parameter_count(workload):,}"))
+    sizes = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"# {name:<{sizes[0]}}  {total:>{sizes[1]}}  {active:>{sizes[2]}}" for name, total, active in rows]
+    full, causal = (
+        format_quantity(flops_per_token(workload, convention), "flop")
+        for convention in (FlopsConvention.FULL_ATTENTION, FlopsConvention.CAUSAL_ATTENTION)
+    )
+    lines += ["#", f"# training a token takes {full} with full attention, {causal} with causal attention"]
+    if workload.vocabulary == 0:
+        lines.append(f"# without a vocabulary: an embedding of {DEFAULT_VOCABULARY:,} words is assumed here")
+    for note in notes:
+        lines += textwrap.wrap(note, width(), initial_indent="# note: ", subsequent_indent="#     ")
+    return lines
+
+
+def workload_document(workload: Workload, notes: Sequence[str]) -> dict[str, Any]:
+    """A workload for a JSON document: its sizes, its parameters part by part, and flop for each token by convention."""
+    import dataclasses
+
+    from codesign_opt.workloads.flops import FlopsConvention, flops_per_token
+    from codesign_opt.workloads.parameters import active_parameter_count, parameter_count, parameter_parts
+
+    return {
+        "workload": {**dataclasses.asdict(workload), "query_key_norm": workload.query_key_norm.value},
+        "parameters": {
+            "total": parameter_count(workload),
+            "active": active_parameter_count(workload),
+            "parts": {part.name: {"total": part.total, "active": part.active} for part in parameter_parts(workload)},
+        },
+        "flops_per_token": {convention.value: flops_per_token(workload, convention) for convention in FlopsConvention},
+        "notes": list(notes),
+    }
+
+
 def system_document(system: System, notes: Notes) -> dict[str, Any]:
     """A system for a JSON document, in SI units; `source` stands beside the values whose source is named."""
     from codesign_opt.systems.notes import values
@@ -70,12 +118,15 @@ def system_document(system: System, notes: Notes) -> dict[str, Any]:
         own = notes.own_source(path)
         return entry if own is None else {**entry, "source": own}
 
-    switches = {path: value for path, value in values(system).items() if isinstance(value, bool)}
-    curves = {path: value for path, value in values(system).items() if not isinstance(value, int | float)}
+    known = values(system)
+    switches = {path: value for path, value in known.items() if isinstance(value, bool)}
+    curves = {path: value for path, value in known.items() if not isinstance(value, int | float)}
     return {
         "source": notes.source,
         "parameters": {
-            path: noted(path, {"value": value, "unit": unit}) for path, (value, unit) in parameters(system).items()
+            path: noted(path, {"value": value, "unit": unit})
+            for path, (value, unit) in parameters(system).items()
+            if path in known
         },
         "switches": {path: noted(path, {"value": _switch(path, value)}) for path, value in switches.items()},
         "curves": {

@@ -111,7 +111,7 @@ def _type(field: Schema) -> str:
         return f"tables by {_placeholder(field).lower()}" if isinstance(inner, Mapping) else "table of dotted paths"
     if kind == "integer":
         return f"whole number ≥ {field['minimum']}"
-    return {"string": "text", "boolean": "true or false"}[str(kind)]
+    return {"string": "text", "boolean": "true or false", "number": "number"}[str(kind)]
 
 
 def _default(field: Schema) -> str:

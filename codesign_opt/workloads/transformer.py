@@ -147,7 +147,7 @@ class Workload:
         return parameter_count(self)
 
     @property
-    def model_flops_per_token(self) -> int:
+    def model_flops_per_token(self) -> float:
         """Training flop per token with full attention, by `workloads.flops.flops_per_token`."""
         from codesign_opt.workloads.flops import flops_per_token
 

@@ -48,7 +48,7 @@ SYSTEMS = {"a100-80e": "a100_80e", "a100-80g": "a100_80g", "h100-80g-nvl8": "h10
 
 
 def test_the_catalogue_holds_what_it_promises() -> None:
-    assert names("workloads") == sorted(WORKLOADS)
+    assert set(names("workloads")) >= set(WORKLOADS)
     assert set(names("systems")) >= {*SYSTEMS, "h100-price-study"}
     assert set(names("studies")) >= {"default", "h100-network", "memory-wall", "price-study"}
     for model in ("gpt3-175b", "megatron-1t", "turing-530b"):
