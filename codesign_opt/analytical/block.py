@@ -1,4 +1,4 @@
-"""Totals of one block for one microbatch (spec analytical-model section 7), one row a block key."""
+"""Totals of one block, or of an end of the stack, for a microbatch (spec analytical-model section 7), one row a key."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from codesign_opt.analytical.operation_times import (
     over_operations,
     stage_times,
 )
-from codesign_opt.analytical.sequence import block_operations
-from codesign_opt.analytical.shapes import block_shapes, workload_columns
-from codesign_opt.strategies import TpOverlap
-from codesign_opt.strategies.table import OPTION_CODES
+from codesign_opt.analytical.parts import OPERATIONS, Part
+from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.analytical.structure import structures
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 
@@ -30,9 +29,11 @@ Array = NDArray[Any]
 
 BLOCK_KEY = (
     "tp", "microbatch", "datatype", "fused_activation", "attention", "recompute",
-    "tp_communication", "tp_overlap", "gather_redo", "training", "tp_tier",
+    "tp_communication", "tp_overlap", "gather_redo", "training", "tp_tier", "tp_inner",
+    "cp", "cp_exchange", "cp_tier", "cp_inner", "ep", "etp", "ep_tier", "ep_inner", "attention_kernel",
+    "product_precision",
 )  # fmt: skip
-"""The strategy columns that a block depends on."""
+"""The strategy columns that a block depends on, and those of `groups.Groups.columns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class BlockTable:
         fw_T_b, …: Processing time.
         szf, sza, szr: Tensor-parallel bytes: forward, backward, again.
         lkf, lka, lkr: Link time of the same; `exf`, `exa`, `exr` the exposed part.
+        excp, exep: The parts of `exf` and `exa` that are context- and expert-parallel communication.
         tpreq: Bandwidth that would hide all tensor-parallel communication, bytes/s.
     """
 
@@ -91,6 +93,8 @@ class BlockTable:
     exa_e: Array
     exr_b: Array
     exr_e: Array
+    excp: Array
+    exep: Array
     tpreq: Array
 
     def take(self, index: Array) -> BlockTable:
@@ -99,41 +103,43 @@ class BlockTable:
 
 
 def block_table(
-    workloads: Sequence[Workload], systems: Sequence[System], keys: Mapping[str, Array], reproduce: Set[Erratum]
+    workloads: Sequence[Workload],
+    systems: Sequence[System],
+    keys: Mapping[str, Array],
+    reproduce: Set[Erratum],
+    part: Part = Part.BLOCK,
 ) -> BlockTable:
-    """Totals for every block key, in order; `keys` has the columns of `BLOCK_KEY`, `workload` and `system`."""
-    sequence = operation_sequence(keys)
+    """Totals for every block key, in order; `keys` has the columns of `BLOCK_KEY`, `workload` and `system`.
+
+    Workloads must have blocks of one kind only (`workloads.kinds`).
+    """
     result: dict[str, Array] = {}
-    for value in np.unique(sequence):
-        members = np.flatnonzero(sequence == value)
-        part = {name: values[members] for name, values in keys.items()}
-        for name, values in _totals(workloads, systems, part, reproduce).items():
+    for structure, rows, members in structures(workloads, keys):
+        s = block_shapes(workload_columns(workloads, members["workload"]), structure, members)
+        operations = OperationColumns.stack(OPERATIONS[part](s, reproduce), len(s.t))
+        for name, values in _totals(operations, s, systems, members, reproduce).items():
             if name not in result:
-                result[name] = np.empty(len(sequence), dtype=values.dtype)
-            result[name][members] = values
+                result[name] = np.empty(len(keys["tp"]), dtype=values.dtype)
+            result[name][rows] = values
     return BlockTable(**result)
 
 
-def operation_sequence(keys: Mapping[str, Array]) -> Array:
-    """A number for each key; keys with the same number share the sequence of operations."""
-    overlapped = keys["tp_overlap"] != OPTION_CODES[TpOverlap.NONE]
-    sequence: Array = keys["attention"] * 2 + overlapped
-    return sequence
-
-
 def _totals(
-    workloads: Sequence[Workload], systems: Sequence[System], keys: Mapping[str, Array], reproduce: Set[Erratum]
+    operations: OperationColumns,
+    s: BlockShapes,
+    systems: Sequence[System],
+    keys: Mapping[str, Array],
+    reproduce: Set[Erratum],
 ) -> dict[str, Array]:
     hardware = hardware_columns(systems, keys["system"], keys["datatype"], reproduce)
-    s = block_shapes(workload_columns(workloads, keys["workload"]), keys)
-    operations = OperationColumns.stack(block_operations(s, reproduce), len(s.t))
-    stages = stage_times(operations, hardware)
+    stages = stage_times(operations, s, hardware)
     base, edge = exchange_times(operations, stages, s, keys, hardware, reproduce)
     training = keys["training"].astype(np.float64)
     return {
         **_compute_totals(operations, stages, training, reproduce),
         **_exchange_totals(operations, base, training, "_b"),
         **_exchange_totals(operations, edge, training, "_e"),
+        **_peer_totals(operations, base, training),
         "tpreq": _overlap_requirement(operations, stages, edge, keys, hardware, training),
     }
 
@@ -179,6 +185,14 @@ def _exchange_totals(
         "exr": training * over_operations(exchange.Er),
     }
     return {name + suffix: values for name, values in totals.items()}
+
+
+def _peer_totals(operations: OperationColumns, exchange: ExchangeTimes, training: Array) -> dict[str, Array]:
+    totals = {"excp": np.zeros_like(training), "exep": np.zeros_like(training)}
+    for row, peer in operations.peers:
+        exposed = exchange.Ef[row] + training * exchange.Ea[row]
+        totals["excp" if peer.group == "cp" else "exep"] += exposed
+    return totals
 
 
 def _overlap_requirement(

@@ -12,33 +12,34 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
 from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.parts import Part
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
 
-KEPT_MACHINES = 4
-"""Pairs of workload and machine whose tables are kept."""
+KEPT_MACHINES = 16
+"""Kinds of blocks and ends of a workload on a machine whose tables are kept."""
 
 KEPT_ROWS = 1 << 15
 """Rows kept for each of them; some ten megabytes."""
 
 
 def shared_block_table(
-    workload: Workload, system: System, keys: Mapping[str, Array], reproduce: Set[Erratum]
+    workload: Workload, system: System, keys: Mapping[str, Array], reproduce: Set[Erratum], part: Part = Part.BLOCK
 ) -> BlockTable:
     """The block table of one workload on one system; only keys that no earlier call asked for are computed.
 
     Neither the number of processors nor a capacity or price enters a row, so machines that differ in these alone share.
     """
-    return _rows(workload, _Speeds(system), frozenset(reproduce)).table(keys)
+    return _rows(workload, _Speeds(system), frozenset(reproduce), part).table(keys)
 
 
 class _Rows:
     """The rows of one workload on machines of one speed, in the order first asked for."""
 
-    def __init__(self, workload: Workload, system: System, reproduce: Set[Erratum]) -> None:
-        self._workload, self._system, self._reproduce = workload, system, reproduce
+    def __init__(self, workload: Workload, system: System, reproduce: Set[Erratum], part: Part) -> None:
+        self._workload, self._system, self._reproduce, self._part = workload, system, reproduce, part
         self._number: dict[bytes, int] = {}
         self._table: BlockTable | None = None
 
@@ -51,9 +52,8 @@ class _Rows:
             new = self._new(names)
         if new:
             rows = list(new.values())
-            added = block_table(
-                [self._workload], [self._system], {name: values[rows] for name, values in keys.items()}, self._reproduce
-            )
+            chosen = {name: values[rows] for name, values in keys.items()}
+            added = block_table([self._workload], [self._system], chosen, self._reproduce, self._part)
             self._number |= {name: number for number, name in enumerate(new, start=len(self._number))}
             self._table = added if self._table is None else _stacked(self._table, added)
         assert self._table is not None
@@ -85,8 +85,8 @@ class _Speeds:
 
 
 @lru_cache(maxsize=KEPT_MACHINES)
-def _rows(workload: Workload, speeds: _Speeds, reproduce: frozenset[Erratum]) -> _Rows:
-    return _Rows(workload, speeds.system, reproduce)
+def _rows(workload: Workload, speeds: _Speeds, reproduce: frozenset[Erratum], part: Part) -> _Rows:
+    return _Rows(workload, speeds.system, reproduce, part)
 
 
 def _stacked(first: BlockTable, second: BlockTable) -> BlockTable:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codesign_opt.analytical.block import operation_sequence
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.operation_times import OperationColumns, over_operations
-from codesign_opt.analytical.sequence import block_operations
+from codesign_opt.analytical.parts import OPERATIONS, Part
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.analytical.structure import structures
 from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
@@ -21,8 +21,9 @@ Array = NDArray[Any]
 SPACE_KEY = (
     "tp", "microbatch", "datatype", "fused_activation", "attention", "recompute",
     "tp_communication", "tp_overlap", "gather_redo", "training",
+    "cp", "cp_exchange", "ep", "etp", "attention_kernel", "product_precision",
 )  # fmt: skip
-"""The strategy columns that a block's spaces depend on: those of a block without its network tier."""
+"""The strategy columns that a block's spaces depend on: those of a block without network tiers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class BlockSpaces:
     """Bytes, as columns over space keys.
 
     Attributes:
-        spW: Weights.
+        spW: Weights, of which `spX` are those of routed experts.
         wrk: Activations of the block at work.
         sto: Activations stored from forward to backward pass.
         ckp: Checkpoint of full recompute.
@@ -41,6 +42,7 @@ class BlockSpaces:
     """
 
     spW: Array
+    spX: Array
     wrk: Array
     sto: Array
     ckp: Array
@@ -54,19 +56,21 @@ class BlockSpaces:
         return BlockSpaces(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
-def block_spaces(workloads: Sequence[Workload], keys: Mapping[str, Array], reproduce: Set[Erratum]) -> BlockSpaces:
-    """Spaces for every key, in order; `keys` has the columns of `SPACE_KEY`, and `workload`."""
-    sequence = operation_sequence(keys)
+def block_spaces(
+    workloads: Sequence[Workload], keys: Mapping[str, Array], reproduce: Set[Erratum], part: Part = Part.BLOCK
+) -> BlockSpaces:
+    """Spaces for every key, in order; `keys` has the columns of `SPACE_KEY`, and `workload`.
+
+    Workloads must have blocks of one kind only (`workloads.kinds`).
+    """
     result: dict[str, Array] = {}
-    for value in np.unique(sequence):
-        members = np.flatnonzero(sequence == value)
-        part = {name: values[members] for name, values in keys.items()}
-        s = block_shapes(workload_columns(workloads, part["workload"]), part)
-        operations = OperationColumns.stack(block_operations(s, reproduce), len(s.t))
-        for name, values in _totals(operations, s, part["training"], reproduce).items():
+    for structure, rows, members in structures(workloads, keys):
+        s = block_shapes(workload_columns(workloads, members["workload"]), structure, members)
+        operations = OperationColumns.stack(OPERATIONS[part](s, reproduce), len(s.t))
+        for name, values in _totals(operations, s, members["training"], reproduce).items():
             if name not in result:
-                result[name] = np.empty(len(sequence), dtype=values.dtype)
-            result[name][members] = values
+                result[name] = np.empty(len(keys["tp"]), dtype=values.dtype)
+            result[name][rows] = values
     return BlockSpaces(**result)
 
 
@@ -80,6 +84,7 @@ def _totals(operations: OperationColumns, s: BlockShapes, training: Array, repro
     split_message = s.sequence_parallel | s.boundary
     return {
         "spW": e * over_operations(weights),
+        "spX": e * over_operations(np.where(operations.expert, weights, 0.0)),
         "wrk": over_operations(np.where(operations["shared"], 0.0, operations["Kb"])),
         "sto": np.where(s.full, 0.0, stored),
         "ckp": np.where(training & s.full, e * checkpoint, 0.0),

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.block import BlockTable
 from codesign_opt.analytical.block_spaces import BlockSpaces
 from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.groups import Groups
 from codesign_opt.analytical.hardware import Hardware
 from codesign_opt.analytical.optimizer import OptimizerTable
 from codesign_opt.analytical.schedule import ChunkTimes, ScheduleCounts
+from codesign_opt.analytical.weight_sharding import gradient_ratio, replica_seconds, shard_seconds
 
 Array = NDArray[Any]
 
@@ -43,28 +45,28 @@ def gradient_exchange(
     optimizer: OptimizerTable,
     counts: ScheduleCounts,
     chunk: ChunkTimes,
+    groups: Groups,
     hardware: Hardware,
     reproduce: Set[Erratum],
 ) -> GradientExchange:
-    """The exchange of a step; all zero without data parallelism or training."""
-    active = (strategies["dp"] > 1) & strategies["training"]
-    sharded = strategies["optimizer_sharding"]
-    tier = strategies["dp_tier"]
-    n = np.where(strategies["dp"] > 1, strategies["dp"], 2).astype(np.float64)
-    size = np.where(active, spaces.spW, 0.0)
-    scatter = hardware.transfer_time(tier, "reduce_scatter", size, n)
-    gather = hardware.transfer_time(tier, "all_gather", size, n)
-    reduce = hardware.transfer_time(tier, "all_reduce", size, n)
-    td = np.where(active, np.where(sharded, scatter + gather, reduce), 0.0)
-    # Updated weights can be gathered only after the optimizer step.
-    gathered_late = sharded & (Erratum.E11 not in reproduce)
-    after_step = np.where(active & gathered_late, gather, 0.0)
+    """The exchange of a step; all zero where no other processor holds the same weights, and without training."""
+    alone = (groups.replicas.n == 1) & ((groups.expert_replicas.n == 1) | (spaces.spX == 0))
+    active = ~alone & strategies["training"]
+    one = block_exchange(strategies, spaces, groups, hardware, reproduce)
+    td = np.where(active, one.whole, 0.0)
+    after_step = np.where(active, one.after_step, 0.0)
     hideable = td - after_step
     jumps = Erratum.E7 in reproduce
-    window = _windows(strategies, blocks, optimizer, counts, chunk, hardware, hideable, reproduce, jumps=jumps)
+    tier = groups.replicas.tier
+    window = _windows(strategies, tier, blocks, optimizer, counts, chunk, hardware, hideable, reproduce, jumps=jumps)
     overlapped = hideable + _exposed_beside(counts, window, jumps=jumps) + counts.N * after_step
     exposed = np.where(active, np.where(strategies["dp_overlap"], overlapped, counts.N * td), 0.0)
-    wire = size * _wire_scalar(strategies, hardware, gathered_late)
+    if np.any(strategies["reduce_each_microbatch"]):
+        # Weights in shards pay for each microbatch in its passes (`weight_sharding`), but for the last block's scatter.
+        each = np.where(strategies["weight_sharding"], hideable, counts.m * exposed)
+        exposed = np.where(strategies["reduce_each_microbatch"], each, exposed)
+    size = np.where(active, spaces.spW * one.ratio, 0.0)
+    wire = size * _wire_scalar(strategies, tier, hardware, one.gathered_late)
     requirements = _requirements(counts, chunk, window, wire, active & strategies["dp_overlap"], reproduce)
     return GradientExchange(
         size=size,
@@ -73,6 +75,45 @@ def gradient_exchange(
         chunk_requirement=requirements[0],
         tail_requirement=requirements[1],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockExchange:
+    """The exchange of one block, in seconds.
+
+    Attributes:
+        whole: Altogether.
+        after_step: The part that follows the optimizer's step.
+        ratio: Bytes of an exchanged gradient for each byte of its weight.
+        gathered_late: Whether updated weights are gathered after the optimizer's step.
+    """
+
+    whole: Array
+    after_step: Array
+    ratio: Array
+    gathered_late: Array
+
+
+def block_exchange(
+    strategies: Mapping[str, Array],
+    spaces: BlockSpaces,
+    groups: Groups,
+    hardware: Hardware,
+    reproduce: Set[Erratum],
+) -> BlockExchange:
+    """The exchange of the gradients of one block, or of an end of the stack."""
+    sharded = strategies["optimizer_sharding"]
+    ratio = gradient_ratio(strategies)
+    scatter = shard_seconds(spaces, groups, hardware, "reduce_scatter", ratio)
+    gather = shard_seconds(spaces, groups, hardware, "all_gather", 1.0)
+    reduce = shard_seconds(spaces, groups, hardware, "all_reduce", ratio)
+    across = replica_seconds(spaces, groups, hardware, ratio)
+    # Weights in shards are gathered by the passes themselves.
+    gathered = np.where(strategies["weight_sharding"], 0.0, gather)
+    whole = np.where(sharded, scatter + gathered, reduce) + across
+    # Updated weights can be gathered only after the optimizer step.
+    late = sharded & (Erratum.E11 not in reproduce)
+    return BlockExchange(whole, np.where(late, gathered, 0.0), ratio, late)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +143,7 @@ class _Windows:
 
 def _windows(
     strategies: Mapping[str, Array],
+    tier: Array,
     blocks: BlockTable,
     optimizer: OptimizerTable,
     counts: ScheduleCounts,
@@ -113,8 +155,8 @@ def _windows(
     jumps: bool,
 ) -> _Windows:
     sharded = strategies["optimizer_sharding"]
-    same_tp = strategies["dp_tier"] == strategies["tp_tier"]
-    same_pp = strategies["dp_tier"] == strategies["pp_tier"]
+    same_tp = tier == strategies["tp_tier"]
+    same_pp = tier == strategies["pp_tier"]
     clamp = Erratum.E8 not in reproduce
     in_flight = counts.p if Erratum.E10 in reproduce else np.minimum(counts.p, counts.m)
 
@@ -150,7 +192,7 @@ def _windows(
     return _Windows(
         td=td, dch=dch, chunk=win, messages=messages, tail=tail, cmpw=in_flight * counts.C * cc,
         cc=cc if Erratum.E9 in reproduce else counts.x * cc,
-        ud=hardware.processor_usage(strategies["dp_tier"]), same_pp=same_pp,
+        ud=hardware.processor_usage(tier), same_pp=same_pp,
     )  # fmt: skip
 
 
@@ -175,9 +217,8 @@ def _exposed_or_slowed(exchange: Array, window: Array, usage: Array) -> Array:
     return exposed
 
 
-def _wire_scalar(strategies: Mapping[str, Array], hardware: Hardware, gathered_late: Array) -> Array:
+def _wire_scalar(strategies: Mapping[str, Array], tier: Array, hardware: Hardware, gathered_late: Array) -> Array:
     """Bytes on the wire that want to be hidden, for each byte of gradients."""
-    tier = strategies["dp_tier"]
     scatter = hardware.wire_scalar(tier, "reduce_scatter")
     gather = np.where(gathered_late, 0.0, hardware.wire_scalar(tier, "all_gather"))
     return np.where(strategies["optimizer_sharding"], scatter + gather, hardware.wire_scalar(tier, "all_reduce"))

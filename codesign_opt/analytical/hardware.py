@@ -50,7 +50,8 @@ class Hardware:
     """Columns of system parameters, one entry a row (or a single entry for all rows).
 
     Attributes:
-        matrix_peak, vector_peak: flop/s at each row's datatype; NaN where the system lacks it.
+        matrix_peak, vector_peak: flop/s at each row's datatype; NaN where the system lacks it. `eight_bit_peak` is that
+            of matrix products in 8 bits.
         memory_bandwidth, offload_bandwidth: Bytes/s of memory tiers 1 and 2; `*_capacity` their bytes.
         roofline: Whether flop and memory time overlap.
         system: Index of each row's system in the (system, tier) network tables.
@@ -58,6 +59,8 @@ class Hardware:
 
     matrix_peak: Array
     matrix_curves: Curves
+    eight_bit_peak: Array
+    eight_bit_curves: Curves
     vector_peak: Array
     vector_curves: Curves
     memory_bandwidth: Array
@@ -77,6 +80,10 @@ class Hardware:
     def matrix_time(self, x: Array) -> Array:
         """Time of x flop on the matrix engine."""
         return np.asarray(x / (self.matrix_peak * self.matrix_curves.at(x)))
+
+    def eight_bit_time(self, x: Array) -> Array:
+        """Time of x flop on the matrix engine at 8 bits."""
+        return np.asarray(x / (self.eight_bit_peak * self.eight_bit_curves.at(x)))
 
     def vector_time(self, x: Array) -> Array:
         """Time of x flop on the vector engine."""
@@ -108,11 +115,34 @@ class Hardware:
         """Bytes on the wire for each byte of an operation among many participants."""
         return np.asarray(self.network_scalars[collective][self.system, tier])
 
-    def transfer_time(self, tier: Array, collective: str, q: Array, n: Array) -> Array:
-        """Time of a network operation (one of `COLLECTIVES`) of q bytes."""
+    def transfer_time(self, tier: Array, collective: str, q: Array, n: Array, inner: Array | None = None) -> Array:
+        """Time of a network operation (one of `COLLECTIVES`) of q bytes.
+
+        Where `inner` of its n processors sit in one group of the tier below, their links to this tier carry it
+        together, up to what the tier below carries.
+        """
         scalar = self.network_scalars[collective][self.system, tier]
         offset = self.network_offsets[collective][self.system, tier]
-        return self.latency(tier) + q * scalar * (1 + offset / n) / self.network_rate[self.system, tier]
+        return np.asarray(self.latency(tier) + q * scalar * (1 + offset / n) / self.rate(tier, inner))
+
+    def rate(self, tier: Array, inner: Array | None) -> Array:
+        """Bytes/s of a processor's share of a group's traffic on a tier."""
+        own: Array = self.network_rate[self.system, tier]
+        if inner is None or np.all(inner == 1):
+            return own
+        below = self.network_rate[self.system, np.maximum(tier - 1, 0)]
+        return np.where(inner > 1, np.maximum(np.minimum(own * inner, below), own), own)
+
+    def all_to_all_time(self, tier: Array, q: Array, n: Array, inner: Array) -> Array:
+        """Time of an all-to-all among n processors that hold q bytes each: one n-th of them goes to each.
+
+        What goes to the `inner` processors in the same group of the tier below goes there, beside the rest.
+        """
+        own: Array = self.network_rate[self.system, tier]
+        below = self.network_rate[self.system, np.maximum(tier - 1, 0)]
+        away = q * (n - inner) / n / own
+        near = q * (inner - 1) / n / np.where(inner > 1, below, own)
+        return np.asarray(self.latency(tier) + np.maximum(away, near))
 
 
 def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, reproduce: Set[Erratum]) -> Hardware:
@@ -128,7 +158,7 @@ def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, 
             efficiencies[steps - len(curve.thresholds) :, column] = curve.efficiencies
         return Curves(thresholds[:, index], efficiencies[:, index], step_shaped)
 
-    def engines(section: str) -> tuple[Array, Curves]:
+    def engines(section: str, datatype: Array) -> tuple[Array, Curves]:
         absent = Engine(peak=float("nan"), efficiency=EfficiencyCurve((0.0,), (1.0,)))
         all_engines = [getattr(machine, section).get(word, absent) for machine in systems for word in words]
         index = system * len(words) + datatype
@@ -150,13 +180,17 @@ def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, 
             table[row, : len(machine.network_tiers)] = [value(tier) for tier in machine.network_tiers]
         return table
 
-    matrix_peak, matrix_curves = engines("matrix")
-    vector_peak, vector_curves = engines("vector")
+    matrix_peak, matrix_curves = engines("matrix", datatype)
+    eight_bits = np.full_like(datatype, words.index(Datatype.FLOAT8.value))
+    eight_bit_peak, eight_bit_curves = engines("matrix", eight_bits)
+    vector_peak, vector_curves = engines("vector", datatype)
     memory_bandwidth, memory_curves, memory_capacity = memory("memory_tier1")
     offload_bandwidth, offload_curves, offload_capacity = memory("memory_tier2")
     return Hardware(
         matrix_peak=matrix_peak,
         matrix_curves=matrix_curves,
+        eight_bit_peak=eight_bit_peak,
+        eight_bit_curves=eight_bit_curves,
         vector_peak=vector_peak,
         vector_curves=vector_curves,
         memory_bandwidth=memory_bandwidth,

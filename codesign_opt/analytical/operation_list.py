@@ -1,4 +1,4 @@
-"""The operations of one block under one strategy, one row an operation (spec analytical-model section 11, end)."""
+"""The operations of a part of the stack under one strategy, one row an operation (spec analytical-model section 11)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import NONE, Erratum
+from codesign_opt.analytical.groups import groups, tier_sizes
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.model import with_shards
 from codesign_opt.analytical.operation_times import ExchangeTimes, OperationColumns, exchange_times, stage_times
-from codesign_opt.analytical.optimizer import optimizer_state, optimizer_work
-from codesign_opt.analytical.sequence import block_operations
+from codesign_opt.analytical.operations import Operation
+from codesign_opt.analytical.optimizer import gradient_bytes, optimizer_state, optimizer_work
+from codesign_opt.analytical.parts import OPERATIONS, Part
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
+from codesign_opt.analytical.structure import structures
 from codesign_opt.strategies import Strategy, StrategyTable
 from codesign_opt.systems import System
 from codesign_opt.tables import Table
@@ -22,10 +26,18 @@ from codesign_opt.workloads import Workload
 Array = NDArray[Any]
 
 
-def operation_list(workload: Workload, system: System, strategy: Strategy, *, reproduce: Set[Erratum] = NONE) -> Table:
-    """What every operation of a block computes, touches, sends and keeps, for one microbatch on one processor.
+def operation_list(
+    workload: Workload,
+    system: System,
+    strategy: Strategy,
+    *,
+    part: Part = Part.BLOCK,
+    reproduce: Set[Erratum] = NONE,
+) -> Table:
+    """What every operation of a block, or of an end of the stack, computes, touches, sends and keeps, for a microbatch.
 
-    The strategy must be legal (`strategies.legality`). The backward columns are filled in inference as well.
+    The strategy must be legal (`strategies.legality`), and the workload have blocks of one kind (`workloads.kinds`).
+    The backward columns are filled in inference as well.
 
     Returns:
         One row an operation, in order. Columns, where `<block>` is `base` or `edge` (the last block of a chunk, which
@@ -35,8 +47,9 @@ def operation_list(workload: Workload, system: System, strategy: Strategy, *, re
         * `<stage>_flops`, `<stage>_bytes` touched in memory tier 1; `optimizer_flops`, `_bytes` and `_time` of a step.
         * `<block>_<stage>_time`: processing, seconds; 0 for a collective, which is communication only.
         * `recomputed`, `recommunicated`: whether the backward pass repeats it, and its communication.
-        * `<block>_<what>_collective`, where `<what>` is `forward` or `backward`: all-gather, reduce-scatter or
-          all-reduce, or "" for no communication.
+        * `group`: the parallel dimension that an operation's communication belongs to: tp, cp, ep or etp.
+        * `<block>_<what>_collective`, where `<what>` is `forward` or `backward`: all-gather, reduce-scatter,
+          all-reduce, all-to-all or ring, or "" for no communication.
         * `<block>_<what>_communication_bytes`, `_time` on the link and `_exposed_time`, where `<what>` is `forward`,
           `backward` or `recompute`; and `<block>_weight_gradient_exposed_time`, exposed beside the weight gradient.
         * `tiles`: How many parts a transfer is cut into, to hide behind the operation's product.
@@ -46,26 +59,35 @@ def operation_list(workload: Workload, system: System, strategy: Strategy, *, re
     table = StrategyTable.from_strategies([strategy])
     first = np.zeros(1, dtype=np.int64)
     hardware = hardware_columns([system], first, table["datatype"], reproduce)
-    shapes = block_shapes(workload_columns([workload], first), table)
-    listed = block_operations(shapes, reproduce)
+    placed = groups(table, tier_sizes([system]), first)
+    keys = {**table, **placed.columns(), "workload": first}
+    structure, _, keys = next(structures([workload], keys))
+    shapes = block_shapes(workload_columns([workload], first), structure, keys)
+    listed = OPERATIONS[part](shapes, reproduce)
     operations = OperationColumns.stack(listed, 1)
-    stages = stage_times(operations, hardware)
-    base, edge = exchange_times(operations, stages, shapes, table, hardware, reproduce)
-    shards = np.where(table["optimizer_sharding"], table["dp"], 1)
+    stages = stage_times(operations, shapes, hardware)
+    base, edge = exchange_times(operations, stages, shapes, keys, hardware, reproduce)
+    sharded = with_shards(table, placed)
+    shards = np.where(operations.expert, sharded["expert_shards"], sharded["shards"])
     columns = {
         **_work(operations),
         "recomputed": operations["recomputed"],
         "recommunicated": operations["recommunicated"],
         **_collectives("base", base, shapes.sequence_parallel, operations),
         **_collectives("edge", edge, shapes.sequence_parallel | shapes.boundary, operations),
-        **_optimizer(operations, shapes, shards, hardware, reproduce),
+        **_optimizer(operations, shapes, keys, shards, hardware, reproduce),
         **{f"base_{name}": values for name, values in _exchange(base)},
         **{f"edge_{name}": values for name, values in _exchange(edge)},
         "tiles": np.where(operations.overlapped, shapes.t, 1.0),
-        **_memory(operations, shapes, shards),
+        **_memory(operations, keys, shapes, shards),
     }
+    rows = [_group(operation) for operation in listed]
     return Table(
-        {"name": [operation.name for operation in listed], **{name: values[:, 0] for name, values in columns.items()}},
+        {
+            "name": [operation.name for operation in listed],
+            "group": rows,
+            **{name: values[:, 0] for name, values in columns.items()},
+        },
         {name: unit for name in columns if (unit := _unit(name))},
     )
 
@@ -87,16 +109,31 @@ def _collectives(block: str, exchange: ExchangeTimes, split: Array, operations: 
     """Which collective runs (spec section 6): split is reduce-scatter and all-gather, otherwise all-reduce."""
     reduces = np.where(split, "reduce-scatter", "all-reduce")
     after, none = operations.row_split, np.array("")
-    return {
-        f"{block}_forward_collective": np.where(exchange.qf > 0, np.where(after, reduces, "all-gather"), none),
-        f"{block}_backward_collective": np.where(exchange.qa > 0, np.where(after, "all-gather", reduces), none),
-    }
+    forward = np.where(exchange.qf > 0, np.where(after, reduces, "all-gather"), none)
+    backward = np.where(exchange.qa > 0, np.where(after, "all-gather", reduces), none)
+    for row, peer in operations.peers:
+        forward[row], backward[row] = (
+            np.where(size > 0, word, "")
+            for size, word in ((exchange.qf[row], peer.forward), (exchange.qa[row], peer.backward))
+        )
+    return {f"{block}_forward_collective": forward, f"{block}_backward_collective": backward}
+
+
+def _group(operation: Operation) -> str:
+    """The parallel dimension that an operation's communication belongs to."""
+    return "tp" if operation.peer is None else operation.peer.group
 
 
 def _optimizer(
-    operations: OperationColumns, s: BlockShapes, shards: Array, hardware: Hardware, reproduce: Set[Erratum]
+    operations: OperationColumns,
+    s: BlockShapes,
+    keys: Mapping[str, Array],
+    shards: Array,
+    hardware: Hardware,
+    reproduce: Set[Erratum],
 ) -> dict[str, Array]:
-    flops, bytes_ = optimizer_work(operations["weights"], s.e, shards, reproduce)
+    each = gradient_bytes(s.e, keys["gradient_precision"])
+    flops, bytes_ = optimizer_work(operations["weights"], s.e, shards, each, reproduce)
     return {
         "optimizer_flops": flops,
         "optimizer_bytes": bytes_,
@@ -120,11 +157,12 @@ def _exchange(block: ExchangeTimes) -> Iterator[tuple[str, Array]]:
     yield "weight_gradient_exposed_time", block.Ew
 
 
-def _memory(operations: OperationColumns, s: BlockShapes, shards: Array) -> dict[str, Array]:
+def _memory(operations: OperationColumns, keys: Mapping[str, Array], s: BlockShapes, shards: Array) -> dict[str, Array]:
+    gradient = gradient_bytes(s.e, keys["gradient_precision"]) * operations["weights"]
     return {
         "weight_memory": s.e * operations["weights"],
         "activation_memory": operations["Kb"],
-        "weight_gradient_memory": s.e * operations["weights"] / shards,
+        "weight_gradient_memory": gradient / np.where(keys["gradient_sharding"], shards, 1),
         "activation_gradient_memory": operations["Gb"],
     }
 

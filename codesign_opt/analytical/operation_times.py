@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import Hardware
 from codesign_opt.analytical.operations import Kind, Operation
+from codesign_opt.analytical.peers import Peer, peer_times
 from codesign_opt.analytical.shapes import BlockShapes
 from codesign_opt.strategies import TpOverlap
 from codesign_opt.strategies.table import OPTION_CODES
@@ -22,14 +23,19 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class OperationColumns:
-    """The fields of `Operation` stacked: every attribute is an (operation, block key) array."""
+    """The fields of `Operation` stacked: every attribute is an (operation, block key) array, but for `peers`: the rows
+    that exchange with other processors than those of tensor parallelism, and what.
+    """
 
     columns: Mapping[str, Array]
     matrix: Array
+    product: Array
+    expert: Array
     exchanges: Array
     collective: Array
     overlapped: Array
     row_split: Array
+    peers: tuple[tuple[int, Peer], ...]
 
     @classmethod
     def stack(cls, operations: Sequence[Operation], keys: int) -> OperationColumns:
@@ -41,10 +47,13 @@ class OperationColumns:
         return cls(
             {name: _stack(operations, name, keys) for name in _COLUMNS},
             flags([operation.matrix for operation in operations]),
-            flags([operation.kind is not Kind.LOCAL for operation in operations]),
+            flags([operation.product for operation in operations]),
+            flags([operation.expert for operation in operations]),
+            flags([operation.kind in (Kind.COLLECTIVE, Kind.OVERLAPPED_PRODUCT) for operation in operations]),
             flags([operation.kind is Kind.COLLECTIVE for operation in operations]),
             flags([operation.kind is Kind.OVERLAPPED_PRODUCT for operation in operations]),
             flags([operation.row_split for operation in operations]),
+            tuple((row, operation.peer) for row, operation in enumerate(operations) if operation.peer is not None),
         )
 
     def __getitem__(self, name: str) -> Array:
@@ -100,14 +109,17 @@ class ExchangeTimes:
     Ew: Array
 
 
-def stage_times(operations: OperationColumns, hardware: Hardware) -> StageTimes:
+def stage_times(operations: OperationColumns, s: BlockShapes, hardware: Hardware) -> StageTimes:
     """Compute and memory times of every operation, without communication."""
-    rows = operations.matrix[:, 0]
+    rows, products = operations.matrix[:, 0], operations.product[:, 0]
+    eight_bit = s.eight_bit if s.eight_bit.any() else None
 
     def flop_time(flops: Array) -> Array:
         result = np.empty_like(flops)
         result[rows] = hardware.matrix_time(flops[rows])
         result[~rows] = hardware.vector_time(flops[~rows])
+        if eight_bit is not None:
+            result[products] = np.where(eight_bit, hardware.eight_bit_time(flops[products]), result[products])
         return result
 
     return StageTimes(
@@ -133,10 +145,27 @@ def exchange_times(
     split_edge = s.sequence_parallel | s.boundary
     wire = _wire(operations, s, keys, hardware, reproduce)
     base = _exchange(operations, stages, s, keys, hardware, wire, split_base, split_base, reproduce)
+    _add_peers(base, operations, keys, hardware)
     if not s.boundary.any():
         return base, base
     split_hidden = split_base if Erratum.E3 in reproduce else split_edge
-    return base, _exchange(operations, stages, s, keys, hardware, wire, split_edge, split_hidden, reproduce)
+    edge = _exchange(operations, stages, s, keys, hardware, wire, split_edge, split_hidden, reproduce)
+    _add_peers(edge, operations, keys, hardware)
+    return base, edge
+
+
+def _add_peers(
+    times: ExchangeTimes, operations: OperationColumns, keys: Mapping[str, Array], hardware: Hardware
+) -> None:
+    """Fill the rows of context- and expert-parallel exchanges, which nothing else fills."""
+    for row, peer in operations.peers:
+        found = peer_times(peer, keys, hardware, times.Tf[row - 1], times.Ta[row - 1])
+        again = operations["recommunicated"][row]
+        times.qf[row], times.lf[row], times.Ef[row] = found.qf, found.lf, found.Ef
+        times.qa[row], times.la[row], times.Ea[row] = found.qa, found.la, found.Ea
+        times.qr[row], times.lr[row] = again * found.qf, again * found.lf
+        times.Er[row] = again * found.Ef
+        times.Ew[row] = times.Er[row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +195,7 @@ def _wire(
     if Erratum.E23 in reproduce:
         tile_latency = np.zeros_like(tile_latency)
     times = {
-        name: hardware.transfer_time(tier, name, Q, s.t) + tile_latency
+        name: hardware.transfer_time(tier, name, Q, s.t, keys["tp_inner"]) + tile_latency
         for name in ("reduce_scatter", "all_gather", "all_reduce")
     }
     touched, added = _touch_times(operations, s, hardware, 2 * Q)

@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.peers import Peer
 from codesign_opt.analytical.shapes import BlockShapes
 
 Array = NDArray[Any]
 
 
 class Kind(Enum):
-    """How an operation takes part in tensor-parallel communication."""
+    """How an operation takes part in communication: tensor-parallel, or (`PEER`) context- or expert-parallel."""
 
     LOCAL = 0
     COLLECTIVE = 1
     OVERLAPPED_PRODUCT = 2
+    PEER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,9 @@ class Operation:
     Attributes:
         matrix: Runs on the matrix engine (the vector engine otherwise).
         row_split: The communication reduces after a row-split product (Z = 1); before a column-split one otherwise.
-        weights: Weight elements.
+        product: A product with weights, which may compute in 8 bits.
+        weights: Weight elements; `expert` where they are those of routed experts, which fewer processors share.
+        peer: What a `PEER` exchanges.
         stored: Bytes kept from forward to backward pass, before `output_dropped`.
         recomputed, recommunicated: Redone in the backward pass (RC, RM).
         shared: The activation shares a buffer counted elsewhere (RU).
@@ -45,6 +49,9 @@ class Operation:
 
     name: str
     matrix: bool = False
+    product: bool = False
+    expert: bool = False
+    peer: Peer | None = None
     kind: Kind = Kind.LOCAL
     row_split: bool = False
     Ff: Array | float = 0.0
@@ -91,9 +98,9 @@ def fork(s: BlockShapes, name: str, n: Array, consumers: int) -> Operation:
     return Operation(name=name, Fa=consumers * n, I=n, K=n, Ya=s.e * n * (consumers + 1), Kb=s.e * n, stored=s.e * n)
 
 
-def norm(s: BlockShapes, name: str, n: Array) -> Operation:
-    """Layer normalisation, with two weights for each hidden element."""
-    weights = 2 * s.workload.h
+def norm(s: BlockShapes, name: str, n: Array, width: Array | None = None) -> Operation:
+    """Normalisation of n elements, with two weights for each element of its width (one in RMSNorm)."""
+    weights = s.structure.workload.norm_weights * (s.workload.h if width is None else width)
     Yf = s.e * (n + n + weights)
     return Operation(
         name=name, Ff=9 * n, Fa=14 * n, Fw=7 * n, I=n, O=n, K=n, G=n, weights=weights,
@@ -101,21 +108,51 @@ def norm(s: BlockShapes, name: str, n: Array) -> Operation:
     )  # fmt: skip
 
 
-def linear(s: BlockShapes, name: str, x: Array | float, y: Array | float) -> Operation:
-    """Product of M rows of width x with a weight matrix x by y."""
-    F = 2 * s.M * x * y
-    I, O, weights = s.M * x, s.M * y, x * y
-    Y = s.e * (I + O + weights)
-    return Operation(
-        name=name, matrix=True, Ff=F, Fa=F, Fw=F, I=I, O=O, K=I, G=O, weights=weights,
-        Yf=Y, Ya=Y, Yw=Y, Kb=s.e * I, Gb=s.e * O, stored=s.e * I,
+def linear(s: BlockShapes, name: str, x: Array | float, y: Array | float, rows: Array | None = None) -> Operation:
+    """Product of M rows (or `rows`) of width x with a weight matrix x by y."""
+    M = s.M if rows is None else rows
+    F = 2 * M * x * y
+    I, O, weights = M * x, M * y, x * y
+    return in_eight_bits(
+        s,
+        Operation(
+            name=name, matrix=True, product=True, Ff=F, Fa=F, Fw=F, I=I, O=O, K=I, G=O, weights=weights,
+            Yf=s.e * (I + O + weights), Ya=s.e * (I + O + weights), Yw=s.e * (I + O + weights),
+            Kb=s.e * I, Gb=s.e * O, stored=s.e * I,
+        ),
     )  # fmt: skip
+
+
+def in_eight_bits(s: BlockShapes, product: Operation) -> Operation:
+    """A product as it is where it computes in 8 bits: operands are cast before it, and the input is kept in 8 bits.
+
+    Forward, input and weights are read in full and written in 8 bits; backward the same happens to the gradient of the
+    output. The products read what the casts wrote.
+    """
+    if not s.eight_bit.any():
+        return product
+    I, O, weights = product.I, product.O, product.weights
+    cast, once = s.e + 1, 1.0
+    forward = cast * (I + weights) + once * (I + weights) + s.e * O
+    activation = cast * O + once * (O + weights) + s.e * I
+    weight = once * (I + O) + s.e * weights
+    kept = once * I
+    of = np.where
+    return replace(
+        product,
+        Yf=of(s.eight_bit, forward, product.Yf),
+        Ya=of(s.eight_bit, activation, product.Ya),
+        Yw=of(s.eight_bit, weight, product.Yw),
+        Kb=of(s.eight_bit, kept, product.Kb),
+        stored=of(s.eight_bit, kept, product.stored),
+    )
 
 
 def attention_product(s: BlockShapes, name: str, x: Array, y: Array, z: Array, reproduce: Set[Erratum]) -> Operation:
     """H products of x by y with y by z: no weights, two products in the backward pass."""
-    shared_heads = s.multiquery and Erratum.E17D not in reproduce
-    right_operands = s.b if shared_heads else s.H
+    # Each key or value head is read once, whatever the number of query heads that share it.
+    per_head = s.structure.multiquery and Erratum.E17D in reproduce
+    right_operands = s.H if per_head else s.b * s.kv_heads
     I, O = s.H * x * y + right_operands * y * z, s.H * x * z
     passes = 1 if Erratum.E17C in reproduce else 2
     return Operation(
@@ -148,6 +185,19 @@ def gelu(s: BlockShapes, name: str, n: Array, reproduce: Set[Erratum]) -> Operat
     )
 
 
+def gated_activation(s: BlockShapes, name: str, n: Array) -> Operation:
+    """Activation of n gate elements times as many others, as in SwiGLU.
+
+    It keeps both, and where it is not fused the activated gate as well.
+    """
+    K = np.where(s.fused, 2.0, 3.0) * n
+    Yf, Ya = s.e * (2 * n + n), s.e * (3 * n + 2 * n)
+    return Operation(
+        name=name, Ff=9 * n, Fa=15 * n, I=2 * n, O=n, K=K, G=2 * n,
+        Yf=Yf, Ya=Ya, Kb=s.e * K, Gb=s.e * 2 * n, stored=s.e * K,
+    )  # fmt: skip
+
+
 def add(s: BlockShapes, name: str, n: Array) -> Operation:
     """Residual addition of two activations."""
     Y = s.e * (2 * n + n)
@@ -155,6 +205,12 @@ def add(s: BlockShapes, name: str, n: Array) -> Operation:
         name=name, Ff=n, Fa=2 * n, I=2 * n, O=n, K=2 * n, G=n,
         Yf=Y, Ya=Y, Kb=s.e * 2 * n, Gb=s.e * n, stored=s.e * 2 * n,
     )  # fmt: skip
+
+
+def elementwise(s: BlockShapes, name: str, n: Array, *, flops: float, reads: Array | float = 1.0) -> Operation:
+    """Some flop for each of n elements; it reads `reads` elements for each that it writes, and keeps nothing."""
+    Y = s.e * (reads * n + n)
+    return Operation(name=name, Ff=flops * n, Fa=flops * n, I=reads * n, O=n, G=n, Yf=Y, Ya=Y, Gb=s.e * n)
 
 
 def collective(s: BlockShapes, name: str, *, row_split: bool) -> Operation:

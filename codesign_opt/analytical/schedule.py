@@ -17,7 +17,8 @@ from codesign_opt.analytical.block_spaces import BlockSpaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import Hardware
 from codesign_opt.analytical.optimizer import OptimizerSpaces
-from codesign_opt.strategies import Recompute
+from codesign_opt.analytical.weight_sharding import WeightExchange
+from codesign_opt.strategies import Recompute, Schedule
 from codesign_opt.strategies.table import OPTION_CODES
 
 Array = NDArray[Any]
@@ -55,6 +56,7 @@ class ChunkTimes:
         fn_b, fn_e, bn_b, bn_e: Forward and backward pass without exposed offload.
         fv_b, fv_e, bv_b, bv_e: Exposed offload.
         once_b, once_e: Exposed offload of optimizer state, where it is paid in one pass of the step.
+        gathered_b, gathered_e: Exposed exchange of weights and gradients in shards, of both passes.
         chf, chb: Forward and backward pass of one chunk.
     """
 
@@ -75,6 +77,8 @@ class ChunkTimes:
     bv_e: Array
     once_b: Array
     once_e: Array
+    gathered_b: Array
+    gathered_e: Array
     f_b: Array
     f_e: Array
     b_b: Array
@@ -84,15 +88,20 @@ class ChunkTimes:
 
 
 def schedule_counts(blocks: Array, strategies: Mapping[str, Array]) -> ScheduleCounts:
-    """Counts for workloads of `blocks` blocks; float64, as they enter float arithmetic only."""
+    """Counts for workloads of `blocks` blocks; float64, as they enter float arithmetic only.
+
+    Blocks that the first and last stage have less than others count as missing on any later stage.
+    """
     p, v = strategies["pp"], strategies["vpp"]
+    blocks = blocks + strategies["first_stage_less"] + strategies["last_stage_less"]
     N = np.ceil(blocks / p)
     C = np.floor(N / v)
     rest = blocks % p
+    missing = strategies["first_stage_less"] + strategies["last_stage_less"]
     return ScheduleCounts(
         m=(strategies["batch"] // (strategies["dp"] * strategies["microbatch"])).astype(np.float64),
         N=N,
-        R=np.where(rest > 0, p - rest, 0.0),
+        R=np.where(rest > 0, p - rest, 0.0) + missing,
         C=C,
         x=C - 1,
         v=v.astype(np.float64),
@@ -108,8 +117,9 @@ def chunk_times(
     counts: ScheduleCounts,
     hardware: Hardware,
     reproduce: Set[Erratum],
+    weights: WeightExchange | None = None,
 ) -> ChunkTimes:
-    """Times of the parts of a chunk."""
+    """Times of the parts of a chunk; `weights` is the exchange of weights in shards."""
     training = strategies["training"]
     tr = training.astype(np.float64)
     ppf = np.where(counts.p > 1, spaces.message, 0.0)
@@ -127,6 +137,16 @@ def chunk_times(
     fn_e = blocks.fw_T_e + blocks.exf_e + cf
     bn_b = blocks.re_T_b + blocks.exr_b + blocks.ag_T_b + blocks.wg_T_b + blocks.exa_b
     bn_e = blocks.re_T_e + blocks.exr_e + blocks.ag_T_e + blocks.wg_T_e + blocks.exa_e + cb
+
+    gathered_b = gathered_e = np.array(0.0)
+    if weights is not None:
+        zf_b, zb_b = (
+            weights.exposed(*pair, first=False) for pair in ((weights.gather, fn_b), (weights.backward, bn_b))
+        )
+        # The edge block stands for the one of a pass that has nothing before it.
+        zf_e, zb_e = (weights.exposed(*pair, first=True) for pair in ((weights.gather, fn_e), (weights.backward, bn_e)))
+        fn_b, fn_e, bn_b, bn_e = fn_b + zf_b, fn_e + zf_e, bn_b + zb_b, bn_e + zb_e
+        gathered_b, gathered_e = zf_b + zb_b, zf_e + zb_e
 
     full = strategies["recompute"] == OPTION_CODES[Recompute.FULL]
     moved_weights = np.where(strategies["weight_offload"], spaces.spW, 0.0)
@@ -153,15 +173,35 @@ def chunk_times(
     return ChunkTimes(
         cf=cf, cb=cb, fo=fo, bo=bo, bo_each=each_pass, fmm=fmm, bmm=bmm, fn_b=fn_b, fn_e=fn_e, bn_b=bn_b, bn_e=bn_e,
         fv_b=fv_b, fv_e=fv_e, bv_b=bv_b, bv_e=bv_e, once_b=once_b, once_e=once_e,
+        gathered_b=gathered_b, gathered_e=gathered_e,
         f_b=f_b, f_e=f_e, b_b=b_b, b_e=b_e, chf=counts.x * f_b + f_e, chb=counts.x * b_b + b_e,
     )  # fmt: skip
 
 
-def bubble_time(counts: ScheduleCounts, chunk: ChunkTimes) -> Array:
-    """Time that the first stage waits for others over the batch, seconds."""
+def bubble_time(
+    counts: ScheduleCounts, chunk: ChunkTimes, strategies: Mapping[str, Array], blocks: BlockTable
+) -> Array:
+    """Time that the first stage waits for others over the batch, seconds.
+
+    docs/model.md derives the schedules that split the backward pass: weight gradients of a chunk fill gaps, two
+    of them (`zb_1p`, arXiv 2401.10241, ZB-H1) or three (`zb_v`, arXiv 2405.15362); in `dualpipe` (arXiv 2412.19437)
+    half as many stages wait, each for a forward and two backward passes less three weight gradients.
+    """
     base, edge = chunk.f_b + chunk.b_b, chunk.f_e + chunk.b_e
     cut = np.where(counts.x > 0, counts.R * (base + edge) / 2, counts.R * edge)
     rest = counts.m % counts.p
     short = np.where(rest > 0, counts.p - rest, 0.0)
     bubble: Array = (counts.p - 1 + (counts.v - 1) * short) * (chunk.chf + chunk.chb) - cut
-    return bubble
+    schedule = strategies["schedule"]
+    if not np.any(_is(schedule, Schedule.ZB_1P, Schedule.ZB_V, Schedule.DUALPIPE)):
+        return bubble
+    weight_gradient = counts.x * blocks.wg_T_b + blocks.wg_T_e
+    filled = np.where(_is(schedule, Schedule.ZB_V), 3.0, 2.0) * weight_gradient
+    split = np.maximum((counts.p - 1) * (chunk.chf + chunk.chb - filled) - cut, 0.0)
+    both_ends = (counts.p / 2 - 1) * (chunk.chf + 2 * chunk.chb - 3 * weight_gradient)
+    bubble = np.where(_is(schedule, Schedule.ZB_1P, Schedule.ZB_V), np.minimum(split, bubble), bubble)
+    return np.where(_is(schedule, Schedule.DUALPIPE), np.clip(both_ends, 0.0, np.maximum(bubble, 0.0)), bubble)
+
+
+def _is(schedule: Array, *words: Schedule) -> Array:
+    return np.isin(schedule, [OPTION_CODES[word] for word in words])

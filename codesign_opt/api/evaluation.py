@@ -16,13 +16,15 @@ from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.estimate import estimate as analytical_estimate
 from codesign_opt.analytical.feasibility import overflowing_tier
 from codesign_opt.catalog import resolve_system, resolve_workload
+from codesign_opt.configuration import read_toml
 from codesign_opt.errors import InfeasibleError, InputError
 from codesign_opt.interop.calculon import read_execution
 from codesign_opt.objectives import Metric, available_metrics
 from codesign_opt.strategies import Strategy, StrategyTable
 from codesign_opt.strategies.facts import Facts
-from codesign_opt.strategies.files import read_strategy, strategy_from_dict
-from codesign_opt.strategies.legality import RULES, check, first_broken
+from codesign_opt.strategies.files import strategy_from_dict
+from codesign_opt.strategies.legality import first_broken
+from codesign_opt.strategies.targets import check_target, rules_of, with_defaults
 from codesign_opt.studies.exact import ExactAnswer, ExactQuestion, question_of, solve
 from codesign_opt.studies.points import hardware_dimensions, machine
 from codesign_opt.studies.specification import study_from_dict
@@ -62,6 +64,8 @@ def estimate(
     system: System | str | Path,
     strategies: StrategyInput,
     *,
+    target: str = "free",
+    layout: bool = False,
     reproduce: str | Sequence[str] = "none",
 ) -> Table:
     """Estimate strategies on a system.
@@ -70,6 +74,8 @@ def estimate(
         workload: A workload, a catalogue name, or a file (TOML, or the published tool's JSON).
         system: Likewise.
         strategies: One or several strategies, or a dict or file with the keys of a strategy file.
+        target: The framework that is to run them, whose rules are added to the general ones (`strategies.targets`).
+        layout: Whether that framework is told the blocks of every stage, so that they need not be even.
         reproduce: Errata of the published tool to reproduce: "none", "all", or names.
 
     Returns:
@@ -77,17 +83,17 @@ def estimate(
         metrics, NaN where a rule forbids the strategy.
 
     Raises:
-        StrategyError: Where a single strategy is given and a legality rule forbids it.
+        StrategyError: Where a single strategy is given and a legality rule forbids it; names all that do.
         InputError: For anything that cannot be read.
     """
-    shape, machine_ = _workload(workload), _system(system)
-    table = _strategies(strategies, machine_)
+    shape, machine_, rules = _workload(workload), _system(system), rules_of(target)
+    table = _strategies(strategies, shape, machine_, target)
     if table.rows == 1:
-        check(table.strategy(0), shape, machine_)
-    broken = first_broken(Facts(table, [shape], [machine_]))
+        check_target(table.strategy(0), shape, machine_, target, layout=layout)
+    broken = first_broken(Facts(table, [shape], [machine_], layout=layout), rules)
     legal = np.flatnonzero(broken < 0)
     errata = parse_errata(reproduce)
-    status = np.array(["", *(rule.code for rule in RULES)], dtype=object)[broken + 1]
+    status = np.array(["", *(rule.code for rule in rules)], dtype=object)[broken + 1]
     metrics = {metric.name: np.full(table.rows, np.nan) for metric in _extra_metrics(machine_, table)}
     if len(legal):
         estimated = analytical_estimate(shape, machine_, table.take(legal), reproduce=errata)
@@ -264,16 +270,17 @@ def _as_data(given: Workload | System | str | Path) -> Any:
     return str(given)
 
 
-def _strategies(given: StrategyInput, system: System) -> StrategyTable:
+def _strategies(given: StrategyInput, workload: Workload, system: System, target: str) -> StrategyTable:
     if isinstance(given, StrategyTable):
         return given
     if isinstance(given, Strategy):
         return StrategyTable.from_strategies([given])
-    if isinstance(given, Mapping):
-        return StrategyTable.from_strategies([strategy_from_dict(dict(given), system, where="strategy")])
-    if isinstance(given, str | Path):
-        is_published = Path(given).suffix == ".json"
-        return StrategyTable.from_strategies([read_execution(given) if is_published else read_strategy(given, system)])
+    if isinstance(given, str | Path) and Path(given).suffix == ".json":
+        return StrategyTable.from_strategies([read_execution(given)])
+    if isinstance(given, str | Path | Mapping):
+        keys, where = (given, "strategy") if isinstance(given, Mapping) else (read_toml(given), str(given))
+        completed = with_defaults(keys, workload, target)
+        return StrategyTable.from_strategies([strategy_from_dict(completed, system, where=where)])
     if not given:
         raise InputError("strategies: none given", "give at least one")
     return StrategyTable.from_strategies(given)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_opt.cli import options
+from codesign_opt.cli.strategy_options import column_values, with_strategy_options
 from codesign_opt.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from codesign_opt.objectives.intervals import Interval
     from codesign_opt.strategies import Strategy
     from codesign_opt.systems import System
     from codesign_opt.tables import Table
@@ -21,14 +23,19 @@ if TYPE_CHECKING:
 _STRATEGY = typer.Option(
     "--strategy", metavar="FILE", help="Strategy: a TOML file, or an execution JSON; options change what it says."
 )
-_PROCESSORS = typer.Option("--processors", metavar="N", help="Number of processors; tp · pp · dp if absent.")
-_BATCH = typer.Option("--batch", metavar="N", help="Global batch, sequences.")
+_TARGET = typer.Option(
+    "--target", metavar="|".join(options.TARGETS), autocompletion=options.words(options.TARGETS),
+    help="Framework that is to run it: what it refuses is reported, rule by rule.",
+)  # fmt: skip
+_LAYOUT = typer.Option("--layout", help="The target is told the blocks of each stage, so that they may differ.")
 _OPERATIONS = typer.Option("--operations", help="Also list the operations of one block.")
 
 EXAMPLES = options.examples(
     "codesign-opt estimate --workload gpt3-175b --system a100-80g \\",
     "  --tp 8 --pp 8 --dp 8 --batch 512 --recompute full",
     "codesign-opt estimate --workload gpt3-175b --system a100-80g --strategy best.toml --json",
+    "codesign-opt estimate --workload gpt3-175b --system a100-80g \\",
+    "  --tp 8 --pp 8 --dp 8 --batch 512 --zero 1 --target megatron-lm",
 )
 
 _METRICS = (
@@ -38,55 +45,14 @@ _METRICS = (
 """What people see beside the breakdowns; JSON holds every metric."""
 
 
-def _count(name: str, what: str) -> Any:
-    return typer.Option(f"--{name}", metavar="N", help=what)
-
-
-def _word(name: str, words: tuple[str, ...], what: str) -> Any:
-    return typer.Option(f"--{name}", metavar="|".join(words), help=what, autocompletion=options.words(words))
-
-
-def _flag(name: str, what: str) -> Any:
-    return typer.Option(f"--{name}/--no-{name}", show_default=False, help=what)
-
-
+@with_strategy_options
 def estimate(
     workload: Annotated[str, options.WORKLOAD],
     system: Annotated[str, options.SYSTEM],
+    columns: dict[str, Any],
     strategy: Annotated[Path | None, _STRATEGY] = None,
-    processors: Annotated[str | None, _PROCESSORS] = None,
-    tp: Annotated[str | None, _count("tp", "Tensor-parallel degree.")] = None,
-    pp: Annotated[str | None, _count("pp", "Pipeline-parallel degree.")] = None,
-    dp: Annotated[str | None, _count("dp", "Data-parallel degree.")] = None,
-    vpp: Annotated[str | None, _count("vpp", "Chunks of the interleaved schedule per stage.")] = None,
-    batch: Annotated[str | None, _BATCH] = None,
-    microbatch: Annotated[str | None, _count("microbatch", "Sequences of a microbatch.")] = None,
-    datatype: Annotated[str | None, options.DATATYPE] = None,
-    attention: Annotated[str | None, _word("attention", options.ATTENTIONS, "Key and value heads.")] = None,
-    recompute: Annotated[
-        str | None, _word("recompute", options.RECOMPUTES, "What the backward pass computes again.")
-    ] = None,
-    tp_communication: Annotated[
-        str | None, _word("tp-communication", options.TP_COMMUNICATIONS, "Collectives of tensor parallelism.")
-    ] = None,
-    tp_overlap: Annotated[
-        str | None, _word("tp-overlap", options.TP_OVERLAPS, "How they hide behind matrix products.")
-    ] = None,
-    fused_activation: Annotated[
-        bool | None, _flag("fused-activation", "The MLP activation keeps nothing for the backward pass.")
-    ] = None,
-    gather_redo: Annotated[bool | None, _flag("gather-redo", "Gather again in the backward pass.")] = None,
-    optimizer_sharding: Annotated[
-        bool | None, _flag("optimizer-sharding", "Optimizer state split over data parallelism.")
-    ] = None,
-    dp_overlap: Annotated[bool | None, _flag("dp-overlap", "Gradient exchange hides behind the backward pass.")] = None,
-    weight_offload: Annotated[bool | None, _flag("weight-offload", "Weights in memory tier 2.")] = None,
-    activation_offload: Annotated[bool | None, _flag("activation-offload", "Activations in memory tier 2.")] = None,
-    optimizer_offload: Annotated[bool | None, _flag("optimizer-offload", "Optimizer state in memory tier 2.")] = None,
-    training: Annotated[bool | None, _flag("training", "--no-training is a forward pass only.")] = None,
-    tp_tier: Annotated[str | None, _count("tp-tier", "Network tier of tensor parallelism, from 0.")] = None,
-    pp_tier: Annotated[str | None, _count("pp-tier", "Network tier of pipeline parallelism.")] = None,
-    dp_tier: Annotated[str | None, _count("dp-tier", "Network tier of data parallelism.")] = None,
+    target: Annotated[str, _TARGET] = "free",
+    layout: Annotated[bool, _LAYOUT] = False,
     reproduce: Annotated[str, options.REPRODUCE] = "none",
     operations: Annotated[bool, _OPERATIONS] = False,
     json: Annotated[bool, options.JSON] = False,
@@ -97,41 +63,18 @@ def estimate(
     """
     from codesign_opt.catalog import resolve_system, resolve_workload
     from codesign_opt.cli.strategy_input import strategy as strategy_of
-    from codesign_opt.cli.values import choice, whole_number
+    from codesign_opt.cli.values import choice
 
-    counts = {
-        "processors": processors, "tp": tp, "pp": pp, "dp": dp, "vpp": vpp, "batch": batch, "microbatch": microbatch,
-    }  # fmt: skip
-    tiers = {"tp_tier": tp_tier, "pp_tier": pp_tier, "dp_tier": dp_tier}
-    words = {
-        "datatype": (datatype, options.DATATYPES),
-        "attention": (attention, options.ATTENTIONS),
-        "recompute": (recompute, options.RECOMPUTES),
-        "tp_communication": (tp_communication, options.TP_COMMUNICATIONS),
-        "tp_overlap": (tp_overlap, options.TP_OVERLAPS),
-    }
-    flags = {
-        "fused_activation": fused_activation, "gather_redo": gather_redo, "optimizer_sharding": optimizer_sharding,
-        "dp_overlap": dp_overlap, "weight_offload": weight_offload, "activation_offload": activation_offload,
-        "optimizer_offload": optimizer_offload, "training": training,
-    }  # fmt: skip
-    given: dict[str, Any] = {name: whole_number(text, f"--{name}") for name, text in counts.items() if text is not None}
-    given |= {
-        name: whole_number(text, f"--{name.replace('_', '-')}", lowest=0)
-        for name, text in tiers.items()
-        if text is not None
-    }
-    given |= {
-        name: choice(text, f"--{name.replace('_', '-')}", allowed)
-        for name, (text, allowed) in words.items()
-        if text is not None
-    }
-    given |= {name: flag for name, flag in flags.items() if flag is not None}
+    changes = column_values(columns)
+    framework = choice(target, "--target", options.TARGETS)
     machine = resolve_system(system, where="--system")
+    shape = resolve_workload(workload, where="--workload")
     _estimate(
-        resolve_workload(workload, where="--workload"),
+        shape,
         machine,
-        strategy_of(strategy, given, machine),
+        strategy_of(strategy, changes, machine, workload=shape, target=framework),
+        target=framework,
+        layout=layout,
         reproduce=reproduce,
         operations=operations,
         json=json,
@@ -155,28 +98,50 @@ def require_fit(row: Mapping[str, Any], system: System) -> None:
 
 
 def _estimate(
-    workload: Workload, system: System, strategy: Strategy, *, reproduce: str, operations: bool, json: bool
+    workload: Workload,
+    system: System,
+    strategy: Strategy,
+    *,
+    target: str,
+    layout: bool,
+    reproduce: str,
+    operations: bool,
+    json: bool,
 ) -> None:
     from codesign_opt import api
     from codesign_opt.analytical.errata import parse_errata
     from codesign_opt.cli.output import write, write_json
 
     errata = parse_errata(reproduce, where="--reproduce")
-    table = api.estimate(workload, system, strategy, reproduce=reproduce)
+    table = api.estimate(workload, system, strategy, target=target, layout=layout, reproduce=reproduce)
     listed = None
     if operations:
         from codesign_opt.analytical.operation_list import operation_list
 
         listed = operation_list(workload, system, strategy, reproduce=errata)
+    # Published runs were compared with the corrected model, and were training.
+    interval = _interval(workload, system, strategy) if strategy.training and not errata else None
     if json:
-        write_json(_document(table, workload, system, sorted(erratum.name for erratum in errata), listed))
+        write_json(_document(table, workload, system, sorted(erratum.name for erratum in errata), listed, interval))
     else:
-        write("\n\n".join(_sections(table, workload, system, listed)))
+        write("\n\n".join(_sections(table, workload, system, listed, interval)))
     require_fit(table.row(0), system)
 
 
+def _interval(workload: Workload, system: System, strategy: Strategy) -> Interval | None:
+    from codesign_opt.objectives.intervals import intervals_for
+    from codesign_opt.strategies.table import StrategyTable
+
+    return intervals_for(workload, system, StrategyTable.from_strategies([strategy]))[0]
+
+
 def _document(
-    table: Table, workload: Workload, system: System, errata: list[str], operations: Table | None
+    table: Table,
+    workload: Workload,
+    system: System,
+    errata: list[str],
+    operations: Table | None,
+    interval: Interval | None,
 ) -> dict[str, Any]:
     """The estimate for programs: SI numbers, units named."""
     from codesign_opt.cli.output import table_document
@@ -195,11 +160,14 @@ def _document(
         "status": row["status"],
         "strategy": {name: row[name] for name in COLUMNS},
         "metrics": metrics,
+        **({} if interval is None else {"interval": _interval_document(interval, metrics["step_time"]["value"])}),
         **({} if operations is None else {"operations": table_document(operations)}),
     }
 
 
-def _sections(table: Table, workload: Workload, system: System, operations: Table | None) -> list[str]:
+def _sections(
+    table: Table, workload: Workload, system: System, operations: Table | None, interval: Interval | None
+) -> list[str]:
     """The estimate for people."""
     from codesign_opt.cli.output import width
     from codesign_opt.reports import format_table, memory_breakdown_text, time_breakdown_text
@@ -214,10 +182,39 @@ def _sections(table: Table, workload: Workload, system: System, operations: Tabl
         memory_breakdown_text({**row, **_capacities(system)}),
         "\n".join(f"{name:<{size}}  {human(row[name], table.units[name])}" for name in shown),
     ]
+    if interval is not None:
+        sections.append(_interval_text(interval, row["step_time"]))
     if operations is not None:
         used = [name for name in operations if name == "name" or operations[name].any()]
         sections.append("one block and microbatch:\n" + format_table(operations, columns=used, width=width()))
     return sections
+
+
+def _interval_document(interval: Interval, step_time: float) -> dict[str, Any]:
+    """Seconds within which comparable published runs lie, and which those are."""
+    from dataclasses import asdict
+
+    from codesign_opt.objectives.intervals import SHARE
+
+    ends = {name: getattr(interval, name) * step_time for name in ("lower", "upper")}
+    return {**asdict(interval), **ends, "unit": "s", "share": SHARE}
+
+
+def _interval_text(interval: Interval, step_time: float) -> str:
+    import textwrap
+
+    from codesign_opt.cli.output import width
+    from codesign_opt.objectives.intervals import ANY, SHARE
+    from codesign_opt.units import format_quantity
+
+    lower, upper = (format_quantity(end * step_time, "s") for end in (interval.lower, interval.upper))
+    kinds = [word for word in (interval.generation, interval.parallelism) if word != ANY]
+    kind = f", {' and '.join(kinds)} alone" if kinds else ""
+    return textwrap.fill(
+        f"{SHARE:.0%} of comparable published runs: {lower} to {upper} ({interval.runs} runs of "
+        f"{interval.families} collections{kind})",
+        width(),
+    )
 
 
 def _title(row: Mapping[str, Any], workload: Workload, system: System) -> str:

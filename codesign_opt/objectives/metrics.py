@@ -228,12 +228,19 @@ _CATALOGUE = (
         "Exposed tensor-parallel communication of the recompute",
     ),
     _seconds("tp_communication_time", lambda times: times.tp_communication, "Exposed tensor-parallel communication"),
+    _seconds("cp_communication_time", lambda times: times.cp_communication, "Exposed context-parallel communication"),
+    _seconds("ep_communication_time", lambda times: times.ep_communication, "Exposed expert-parallel communication"),
     _seconds("pp_communication_time", lambda times: times.pp_communication, "Exposed pipeline communication"),
     _seconds("dp_communication_time", lambda times: times.dp_communication, "Exposed data-parallel communication"),
     _seconds(
         "exposed_communication_time",
         lambda times: (
-            times.recompute_communication + times.tp_communication + times.pp_communication + times.dp_communication
+            times.recompute_communication
+            + times.tp_communication
+            + times.cp_communication
+            + times.ep_communication
+            + times.pp_communication
+            + times.dp_communication
         ),
         "Exposed communication of all kinds",
     ),
@@ -261,6 +268,7 @@ _CATALOGUE = (
     _bytes(
         "activation_gradient_memory", lambda memory: memory.activation_gradient, "Activation gradients in memory tier 1"
     ),
+    _bytes("overhead_memory", lambda memory: memory.overhead, "What frameworks take of memory tier 1 besides"),
     _bytes("optimizer_memory", lambda memory: memory.optimizer, "Optimizer state in memory tier 1"),
     _capacity("memory_tier1", lambda estimate: estimate.memory_capacity),
     _capacity("memory_tier2", lambda estimate: estimate.offload_capacity),

@@ -15,6 +15,8 @@ _TIME_PARTS = (
     "recompute_time",
     "recompute_communication_time",
     "tp_communication_time",
+    "cp_communication_time",
+    "ep_communication_time",
     "pp_communication_time",
     "dp_communication_time",
     "forward_offload_time",
@@ -27,6 +29,7 @@ _MEMORY_PARTS = (
     "weight_gradient_memory",
     "activation_gradient_memory",
     "optimizer_memory",
+    "overhead_memory",
 )
 _TIERS = ("memory_tier1", "memory_tier2")
 

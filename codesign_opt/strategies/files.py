@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from codesign_opt.strategies.options import (
     TpOverlap,
 )
 from codesign_opt.strategies.placement import DEGREES, default_tiers
+from codesign_opt.strategies.shorthands import expanded_zero_stage
 from codesign_opt.strategies.strategy import Strategy
 from codesign_opt.systems import System
 
@@ -32,8 +34,8 @@ Blocks = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class StrategyFile(FileModel):
-    """A strategy file. What is left out has the default of `Strategy`; `processors` is tp · pp · dp · cp, and tiers are the
-    fastest that take their groups.
+    """A strategy file. What is left out has the default of `Strategy`; `processors` is tp · pp · dp · cp, and tiers are
+    those of the placement, or the fastest that take their groups.
     """
 
     processors: Count | None = None
@@ -91,11 +93,13 @@ def read_strategy(path: str | Path, system: System) -> Strategy:
 
 
 def strategy_from_dict(data: Any, system: System, *, where: str) -> Strategy:
-    """The strategy of a dict with the keys of a strategy file, for a system.
+    """The strategy of a dict with the keys of a strategy file, for a system; `zero_stage` may say three of them.
 
     Raises:
         InputError: Naming key and value.
     """
+    if isinstance(data, Mapping):
+        data = expanded_zero_stage(data, where=f"{where}: zero_stage")
     file = validated(StrategyFile, data, where=where)
     given: dict[str, Any] = {name: getattr(file, name) for name in StrategyFile.model_fields}
     derived: dict[str, Any] = {

@@ -50,7 +50,7 @@ class TpOverlap(Enum):
 
 
 class AttentionKernel(Enum):
-    """How attention is computed: product by product with the scores in memory, or in one pass that never stores them."""
+    """How attention is computed: product by product with scores in memory, or in one pass that never stores them."""
 
     UNFUSED = "unfused"
     FLASH = "flash"

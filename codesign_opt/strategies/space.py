@@ -16,33 +16,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.errors import InfeasibleError
-from codesign_opt.strategies.grid import StrategyGrid
-from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
-from codesign_opt.strategies.table import OPTION_CODES
+from codesign_opt.strategies.defaults import LIMITABLE, default_values
+from codesign_opt.strategies.grid import (
+    FIXED_COLUMNS,
+    LAYOUT_COLUMNS,
+    OFFLOAD_COLUMNS,
+    OPTION_COLUMNS,
+    SHARDING_COLUMNS,
+    StrategyGrid,
+)
+from codesign_opt.strategies.options import (
+    AttentionKernel,
+    CpExchange,
+    Datatype,
+    Placement,
+    Recompute,
+    Schedule,
+    TpCommunication,
+    TpOverlap,
+)
+from codesign_opt.strategies.placement import reaches, tier_of
+from codesign_opt.strategies.table import DEFAULT_COLUMNS, OPTION_CODES
 from codesign_opt.workloads import Workload
+
+__all__ = ["LIMITABLE", "StrategySpace"]
 
 Array = NDArray[Any]
 
 BOTH = (True, False)
-
-DEFAULTS: Mapping[str, tuple[Any, ...]] = {
-    "attention": (Attention.MULTIHEAD,),
-    "fused_activation": (True,),
-    "training": (True,),
-    "recompute": tuple(Recompute),
-    "tp_communication": tuple(TpCommunication),
-    "tp_overlap": tuple(TpOverlap),
-    "gather_redo": BOTH,
-    "optimizer_sharding": BOTH,
-    "dp_overlap": BOTH,
-    "weight_offload": BOTH,
-    "activation_offload": BOTH,
-    "optimizer_offload": BOTH,
-}
-"""What each option may be where the space does not limit it."""
-
-LIMITABLE = ("tp", "pp", "dp", "vpp", "microbatch", *DEFAULTS, "tp_tier", "pp_tier", "dp_tier")
-"""The dimensions that a space may limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class StrategySpace:
         processors: int,
         batch: int,
         datatype: Datatype,
-        network_tiers: int,
+        tier_sizes: Sequence[int],
         offload: bool,
     ) -> list[StrategyGrid]:
         """The space as grids, in a fixed order.
@@ -78,21 +79,24 @@ class StrategySpace:
             processors: All processors.
             batch: The largest global batch; each strategy uses the largest multiple of its `dp` within it.
             datatype: Number format.
-            network_tiers: Network tiers of the system.
+            tier_sizes: Processors that each network tier of the system connects.
             offload: Whether the system has a memory tier 2.
 
         Raises:
             InfeasibleError: When limits and divisibility leave nothing.
         """
-        layouts = self.layouts(workload, processors=processors, batch=batch)
-        machine = _Machine(processors, datatype, network_tiers, offload)
+        machine = _Machine(processors, datatype, tuple(tier_sizes), offload)
+        defaults = default_values(workload)
+        allowed = {name: tuple(self.limits.get(name, values)) for name, values in defaults.items()}
         grids = []
-        for training, full in product(self._allowed("training"), BOTH):
-            for members, pattern in _patterns(layouts, workload):
-                part = {name: values[members] for name, values in layouts.items()}
-                grid = self._grid(machine, part, pattern, training, full)
-                if grid is not None:
-                    grids.append(grid)
+        for training in allowed["training"]:
+            for fixed in _fixed(allowed, training):
+                layouts = self._columns_of_layouts(workload, allowed, fixed, processors, batch)
+                for full, (members, pattern) in product(BOTH, list(_patterns(layouts, workload, allowed, fixed))):
+                    part = {name: values[members] for name, values in layouts.items()}
+                    grid = self._grid(machine, part, pattern, _Choice(allowed, fixed, training, full))
+                    if grid is not None:
+                        grids.append(grid)
         if not grids:
             raise InfeasibleError(
                 f"no legal strategy for {workload.name} on {processors} processors with batch {batch}",
@@ -102,97 +106,142 @@ class StrategySpace:
         return grids
 
     def layouts(self, workload: Workload, *, processors: int, batch: int) -> dict[str, Array]:
-        """Columns tp, pp, dp, vpp, microbatch and batch: all legal combinations, in rising order."""
-        rows = list(self._layouts(workload, processors, batch))
-        names = ("tp", "pp", "dp", "vpp", "microbatch", "batch")
-        columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(names))
-        return {name: columns[:, index] for index, name in enumerate(names)}
+        """`LAYOUT_COLUMNS`: all legal combinations for stages of equal size, in rising order."""
+        allowed = {name: tuple(self.limits.get(name, values)) for name, values in default_values(workload).items()}
+        return self._columns_of_layouts(workload, allowed, DEFAULT_COLUMNS, processors, batch)
 
-    def _layouts(self, workload: Workload, processors: int, batch: int) -> Iterator[tuple[int, ...]]:
-        all_reduce = TpCommunication.ALL_REDUCE in self._allowed("tp_communication")
+    def _columns_of_layouts(
+        self,
+        workload: Workload,
+        allowed: Mapping[str, tuple[Any, ...]],
+        fixed: Mapping[str, Any],
+        processors: int,
+        batch: int,
+    ) -> dict[str, Array]:
+        less = fixed["first_stage_less"], fixed["last_stage_less"]
+        rows = list(self._layouts(workload, allowed, less, processors, batch))
+        columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(LAYOUT_COLUMNS))
+        return {name: columns[:, index] for index, name in enumerate(LAYOUT_COLUMNS)}
+
+    def _layouts(
+        self,
+        workload: Workload,
+        allowed: Mapping[str, tuple[Any, ...]],
+        less: tuple[int, int],
+        processors: int,
+        batch: int,
+    ) -> Iterator[tuple[int, ...]]:
+        all_reduce = TpCommunication.ALL_REDUCE in allowed["tp_communication"]
         for t in self._within("tp", _divisors(processors)):
-            if workload.hidden % t or workload.attention_heads % t or workload.feedforward % t:
+            if not _splits(workload, t):
                 continue
             for p in self._within("pp", _divisors(processors // t)):
-                stages = self._stage_blocks(workload.blocks, p)
-                D = processors // (t * p)
-                if stages is None or batch < D or not self._within("dp", [D]):
+                stages = self._stage_blocks(workload, p, less)
+                if stages is None:
                     continue
-                replica_batch = batch // D
-                for v in self._within("vpp", [1] if p == 1 else _divisors(stages)):
-                    for b in self._within("microbatch", _divisors(replica_batch)):
-                        splits = (b * workload.sequence_length) % t == 0
-                        if splits or (self.all_divisors and all_reduce):
-                            yield t, p, D, v, b, D * replica_batch
+                for c in self._context_degrees(workload, allowed, processors // (t * p)):
+                    D = processors // (t * p * c)
+                    if batch < D or not self._within("dp", [D]):
+                        continue
+                    replica_batch = batch // D
+                    experts = list(self._expert_degrees(workload, allowed, t, c, D))
+                    for v in self._within("vpp", [1] if p == 1 else _divisors(stages)):
+                        for b in self._within("microbatch", _divisors(replica_batch)):
+                            splits = (b * workload.sequence_length // c) % t == 0
+                            if splits or (self.all_divisors and all_reduce):
+                                for ep, etp in experts:
+                                    yield t, p, D, v, b, D * replica_batch, c, ep, etp
 
-    def _stage_blocks(self, blocks: int, p: int) -> int | None:
+    def _context_degrees(self, workload: Workload, allowed: Mapping[str, tuple[Any, ...]], most: int) -> Iterator[int]:
+        """Degrees of context parallelism: each processor has a part of both halves of a sequence, to share the work."""
+        for c in _divisors(most):
+            balanced = c == 1 or workload.sequence_length % (2 * c) == 0
+            if balanced and (c in allowed["cp"] or not allowed["cp"]):
+                yield c
+
+    def _expert_degrees(
+        self, workload: Workload, allowed: Mapping[str, tuple[Any, ...]], t: int, c: int, D: int
+    ) -> Iterator[tuple[int, int]]:
+        """Degrees of expert parallelism, and of tensor parallelism inside an expert: none, or that of the rest."""
+        experts = workload.experts
+        if experts is None:
+            yield 1, 1
+            return
+        for etp in allowed["etp"] or sorted({1, t}):
+            if etp > 1 and (t % etp or experts.feedforward % etp):
+                continue
+            for ep in _divisors(experts.count):
+                if (t * c * D) % (ep * etp) == 0 and (ep in allowed["ep"] or not allowed["ep"]):
+                    yield ep, etp
+
+    def _stage_blocks(self, workload: Workload, p: int, less: tuple[int, int]) -> int | None:
         """Blocks on the fullest stage, or None for a pipeline that this space does not have."""
+        if any(less) and p == 1:
+            return None
+        blocks = workload.blocks + workload.prediction_blocks + sum(less)
         if blocks % p == 0:
-            return blocks // p
+            return blocks // p if blocks // p >= max(less) else None
         if not self.uneven_stages or (p > blocks and not self.all_divisors):
             return None
         return -(-blocks // p)
 
     def _grid(
-        self, machine: _Machine, layouts: dict[str, Array], pattern: _Pattern, training: bool, full: bool
+        self, machine: _Machine, layouts: dict[str, Array], pattern: _Pattern, choice: _Choice
     ) -> StrategyGrid | None:
-        options = list(self._options(pattern, training, full))
-        offloads = list(self._offloads(machine, training, full))
-        replicated = pattern.dp and training
-        sharding = self._flag("optimizer_sharding", pattern.dp)
-        dp_overlap = self._flag("dp_overlap", replicated)
+        allowed, training = choice.allowed, choice.training
+        options = list(_options(pattern, choice))
+        offloads = list(self._offloads(machine, pattern, choice))
+        sharding = list(_sharding(pattern, choice))
+        dp_overlap = [value for value in allowed["dp_overlap"] if (pattern.replicas and training) or not value]
+        ordered = choice.fixed["placement"] != OPTION_CODES[Placement.TIERS]
         tiers = {
-            name: self._within(f"{name}_tier", range(machine.network_tiers)) if getattr(pattern, name) else [0]
+            name: self._within(f"{name}_tier", range(len(machine.tier_sizes)))
+            if getattr(pattern, name) and not ordered
+            else [0]
             for name in ("tp", "pp", "dp")
         }
+        if ordered:
+            layouts = {**layouts, **_tiers_in_order(layouts, choice.fixed, machine.tier_sizes)}
         considered = len(options) * len(offloads) * len(sharding) * len(dp_overlap)
         considered *= len(tiers["tp"]) * len(tiers["pp"]) * len(tiers["dp"]) * len(layouts["tp"])
         if not pattern.offload:
-            offloads = [row for row in offloads if not any(row)]
+            offloads = [row for row in offloads if not any(row[:-1])]
         if not considered or not offloads:
             return None
         return StrategyGrid(
             layouts=layouts,
-            options=_columns(options, _OPTION_NAMES),
-            offloads=_columns(offloads, _OFFLOAD_NAMES),
-            optimizer_sharding=np.array(sharding),
+            options=_columns(options, OPTION_COLUMNS),
+            offloads=_columns(offloads, OFFLOAD_COLUMNS),
+            sharding=_columns(sharding, SHARDING_COLUMNS),
             dp_overlap=np.array(dp_overlap),
             tp_tier=np.array(tiers["tp"]),
             pp_tier=np.array(tiers["pp"]),
             dp_tier=np.array(tiers["dp"]),
-            training=training,
-            datatype=machine.datatype,
-            processors=machine.processors,
+            fixed={
+                **choice.fixed, "training": training, "datatype": OPTION_CODES[machine.datatype],
+                "processors": machine.processors,
+            },
             considered=considered,
-        )
+        )  # fmt: skip
 
-    def _options(self, pattern: _Pattern, training: bool, full: bool) -> Iterator[tuple[Any, ...]]:
-        names = ("recompute", "tp_communication", "gather_redo", "tp_overlap", "fused_activation", "attention")
-        for row in product(*(self._allowed(name) for name in names)):
-            recompute, communication, redo, overlap, *_ = row
-            if (recompute is Recompute.FULL) is not full or (recompute is not Recompute.NONE and not training):
+    def _offloads(self, machine: _Machine, pattern: _Pattern, choice: _Choice) -> Iterator[tuple[Any, ...]]:
+        allowed = choice.allowed
+        for schedule in allowed["schedule"]:
+            if schedule is not Schedule.ONE_F_ONE_B and not (
+                pattern.pp and not pattern.interleaved and choice.training
+            ):
                 continue
-            if redo and (communication is not TpCommunication.SEQUENCE_PARALLEL or full):
+            if schedule is Schedule.DUALPIPE and not pattern.fills_from_both_ends:
                 continue
-            if overlap is not TpOverlap.NONE and not pattern.tp:
+            if schedule is Schedule.ZB_V and not pattern.even_stages:
                 continue
-            if communication is not TpCommunication.ALL_REDUCE and not pattern.splits_sequence:
-                continue
-            yield tuple(OPTION_CODES.get(word, word) for word in row)
-
-    def _offloads(self, machine: _Machine, training: bool, full: bool) -> Iterator[tuple[bool, ...]]:
-        for weights, activations, optimizer in product(*(self._allowed(name) for name in _OFFLOAD_NAMES)):
-            if (weights or activations or optimizer) and not machine.offload:
-                continue
-            if (activations and full and not self.all_divisors) or (optimizer and not training):
-                continue
-            yield weights, activations, optimizer
-
-    def _flag(self, name: str, possible: bool) -> list[bool]:
-        return [value for value in self._allowed(name) if possible or not value]
-
-    def _allowed(self, name: str) -> tuple[Any, ...]:
-        return tuple(self.limits.get(name, DEFAULTS.get(name, ())))
+            for flags in product(*(allowed[name] for name in OFFLOAD_COLUMNS[:-1])):
+                _, activations, optimizer = flags
+                if any(flags) and not machine.offload:
+                    continue
+                if (activations and choice.full and not self.all_divisors) or (optimizer and not choice.training):
+                    continue
+                yield *flags, OPTION_CODES[schedule]
 
     def _within(self, name: str, values: Sequence[int]) -> list[int]:
         allowed = self.limits.get(name)
@@ -218,8 +267,18 @@ class _Machine:
 
     processors: int
     datatype: Datatype
-    network_tiers: int
+    tier_sizes: tuple[int, ...]
     offload: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a grid may vary, and what all of it shares."""
+
+    allowed: Mapping[str, tuple[Any, ...]]
+    fixed: Mapping[str, Any]
+    training: bool
+    full: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,27 +288,119 @@ class _Pattern:
     tp: bool
     pp: bool
     dp: bool
+    cp: bool
     offload: bool
     splits_sequence: bool
+    interleaved: bool
+    heads_by_cp: bool
+    even_stages: bool
+    fills_from_both_ends: bool
+
+    @property
+    def replicas(self) -> bool:
+        """Whether several processors hold the same weights."""
+        return self.dp or self.cp
 
 
-_OPTION_NAMES = ("recompute", "tp_communication", "gather_redo", "tp_overlap", "fused_activation", "attention")
-_OFFLOAD_NAMES = ("weight_offload", "activation_offload", "optimizer_offload")
+def _splits(workload: Workload, t: int) -> bool:
+    """Whether tensor parallelism divides what it splits; key and value heads may also be repeated."""
+    heads = workload.attention_heads % t == 0 and (workload.kv_heads % t == 0 or t % workload.kv_heads == 0)
+    shared = 0 if workload.experts is None else workload.experts.shared_feedforward
+    dense = workload.experts is None or workload.experts.leading_dense_blocks or workload.experts.every > 1
+    widths = [workload.hidden, shared, workload.feedforward if dense else 0]
+    return heads and all(width % t == 0 for width in widths)
 
 
-def _patterns(layouts: dict[str, Array], workload: Workload) -> Iterator[tuple[Array, _Pattern]]:
+def _fixed(allowed: Mapping[str, tuple[Any, ...]], training: bool) -> Iterator[dict[str, Any]]:
+    """Every combination of what is the same for a whole grid, as codes."""
+    names = [name for name in FIXED_COLUMNS if name != "training"]
+    for values in product(*(allowed[name] for name in names)):
+        fixed = {name: OPTION_CODES.get(value, value) for name, value in zip(names, values, strict=True)}
+        ordered = fixed["placement"] != OPTION_CODES[Placement.TIERS]
+        if ordered and (fixed["cp_tier"], fixed["ep_tier"]) != (allowed["cp_tier"][0], allowed["ep_tier"][0]):
+            continue
+        if training or not fixed["recompute_blocks"]:
+            yield fixed
+
+
+def _patterns(
+    layouts: dict[str, Array], workload: Workload, allowed: Mapping[str, tuple[Any, ...]], fixed: Mapping[str, Any]
+) -> Iterator[tuple[Array, _Pattern]]:
+    # What no option asks for does not divide layouts into grids.
+    scheduled = any(schedule is not Schedule.ONE_F_ONE_B for schedule in allowed["schedule"])
+    less = fixed["first_stage_less"] + fixed["last_stage_less"]
+    stage = -(-(workload.blocks + workload.prediction_blocks + less) // layouts["pp"])
+    microbatches = layouts["batch"] // (layouts["dp"] * layouts["microbatch"])
+    heads = layouts["tp"] * layouts["cp"]
+    fits = np.ones(len(stage), dtype=np.bool_)
+    if fixed["recompute_blocks"]:
+        fits &= fixed["recompute_blocks"] <= stage
+    if fixed["shard_group"]:
+        fits &= (layouts["dp"] * layouts["cp"]) % fixed["shard_group"] == 0
     flags = np.stack(
         [
             layouts["tp"] > 1,
             layouts["pp"] > 1,
             layouts["dp"] > 1,
-            -(-workload.blocks // layouts["pp"]) > 2,
-            (layouts["microbatch"] * workload.sequence_length) % layouts["tp"] == 0,
+            layouts["cp"] > 1,
+            stage > 2,
+            (layouts["microbatch"] * workload.sequence_length // layouts["cp"]) % layouts["tp"] == 0,
+            scheduled & (layouts["vpp"] > 1),
+            (layouts["cp"] > 1) & (workload.attention_heads % heads == 0) & (workload.kv_heads % heads == 0),
+            scheduled & (stage % 2 == 0) & (workload.blocks % layouts["pp"] == 0),
+            scheduled & (layouts["pp"] % 2 == 0) & (microbatches % 2 == 0) & (microbatches >= 2 * layouts["pp"]),
         ]
     )
     patterns, group = np.unique(flags, axis=1, return_inverse=True)
     for index in range(patterns.shape[1]):
-        yield np.flatnonzero(group.ravel() == index), _Pattern(*patterns[:, index].tolist())
+        members = np.flatnonzero((group.ravel() == index) & fits)
+        if len(members):
+            yield members, _Pattern(*patterns[:, index].tolist())
+
+
+def _options(pattern: _Pattern, choice: _Choice) -> Iterator[tuple[Any, ...]]:
+    allowed, full = choice.allowed, choice.full
+    some = choice.fixed["recompute_blocks"] > 0
+    for row in product(*(allowed[name] for name in OPTION_COLUMNS)):
+        recompute, communication, redo, overlap, _, _, kernel, exchange, _ = row
+        if (recompute is Recompute.FULL) is not full or (recompute is not Recompute.NONE and not choice.training):
+            continue
+        if redo and (communication is not TpCommunication.SEQUENCE_PARALLEL or full):
+            continue
+        if overlap is not TpOverlap.NONE and not pattern.tp:
+            continue
+        if communication is not TpCommunication.ALL_REDUCE and not pattern.splits_sequence:
+            continue
+        if some and not full:
+            continue
+        if not pattern.cp and exchange is not allowed["cp_exchange"][0]:
+            continue
+        if pattern.cp and exchange is CpExchange.ALL_TO_ALL and not pattern.heads_by_cp:
+            continue
+        if pattern.cp and exchange is CpExchange.RING and kernel is not AttentionKernel.FLASH:
+            continue
+        yield tuple(OPTION_CODES.get(word, word) for word in row)
+
+
+def _sharding(pattern: _Pattern, choice: _Choice) -> Iterator[tuple[bool, bool, bool]]:
+    """Optimizer, gradients and weights in shards, each only with those before it."""
+    allowed, fixed = choice.allowed, choice.fixed
+    changed = any(fixed[name] != DEFAULT_COLUMNS[name] for name in ("prefetch", "keep_gathered"))
+    for optimizer, gradients, weights in product(*(allowed[name] for name in SHARDING_COLUMNS)):
+        if optimizer and not pattern.replicas:
+            continue
+        # Without a sharded optimizer there is nothing to say of gradients.
+        if not optimizer and gradients is not allowed["gradient_sharding"][0]:
+            continue
+        if weights and not (optimizer and gradients and choice.training):
+            continue
+        if weights or not changed:
+            yield optimizer, gradients, weights
+
+
+def _tiers_in_order(layouts: Mapping[str, Array], fixed: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, Array]:
+    reach = reaches(list(Placement)[fixed["placement"]], layouts)
+    return {f"{name}_tier": tier_of(values, sizes) for name, values in reach.items()}
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, Array]:

@@ -49,7 +49,7 @@ def automatic_workers(specification: StudySpecification) -> int:
             processors=max(processors, 1),
             batch=specification.batch,
             datatype=specification.datatype,
-            network_tiers=len(system.network_tiers),
+            tier_sizes=[tier.size for tier in system.network_tiers],
             offload=system.memory_tier2.capacity > 0,
         )
     except InfeasibleError:

@@ -15,7 +15,7 @@ from codesign_opt.analytical.errata import parse_errata
 from codesign_opt.analytical.estimate import estimate
 from codesign_opt.errors import InfeasibleError
 from codesign_opt.strategies import StrategyTable
-from codesign_opt.strategies.grid import StrategyGrid
+from codesign_opt.strategies.grid import AXES, StrategyGrid
 from codesign_opt.studies.outcome import Outcome, candidates, objective_values, violations
 from codesign_opt.studies.points import Dimension, Point, machine
 from codesign_opt.studies.specification import StudySpecification
@@ -25,6 +25,7 @@ _LAYOUT = ("tp", "pp", "vpp", "microbatch")
 _OPTIONS = ("recompute", "tp_communication", "gather_redo", "tp_overlap", "fused_activation", "attention")
 _OFFLOADS = ("weight_offload", "activation_offload", "optimizer_offload")
 _PLACES = ("optimizer_sharding", "dp_overlap", "tp_tier", "pp_tier", "dp_tier")
+_AXIS_OF = {"optimizer_sharding": "sharding"}
 
 COORDINATES = tuple(f"strategy.{name}" for name in (*_LAYOUT, *_OPTIONS, *_OFFLOADS, *_PLACES))
 
@@ -45,7 +46,7 @@ def evaluate_strategy(specification: StudySpecification, point: Point) -> Outcom
             processors=processors,
             batch=specification.batch,
             datatype=specification.datatype,
-            network_tiers=len(system.network_tiers),
+            tier_sizes=[tier.size for tier in system.network_tiers],
             offload=system.memory_tier2.capacity > 0,
         )
     except InfeasibleError as error:
@@ -88,7 +89,8 @@ def _strategy(grids: Sequence[StrategyGrid], system: System, point: Point) -> tu
         for offload in range(len(grid.offloads["weight_offload"]))
     ]
     offload = _narrowed(offloads, _OFFLOADS, shares)[0]["offload"]
-    places = {name: _position(len(getattr(grid, name)), shares[name]) for name in _PLACES}
+    lengths = dict(zip(AXES, grid.shape, strict=True))
+    places = {name: _position(lengths[_AXIS_OF.get(name, name)], shares[name]) for name in _PLACES}
     index = (
         places["dp_overlap"], places["dp_tier"], places["pp_tier"], places["optimizer_sharding"],
         offload, places["tp_tier"], chosen["option"], chosen["layout"],

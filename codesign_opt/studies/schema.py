@@ -12,7 +12,19 @@ from pydantic_core import CoreSchema, core_schema
 
 from codesign_opt.configuration import TAG, FileModel, Parsed, flattened, one_of, shown
 from codesign_opt.errors import InputError
-from codesign_opt.strategies.options import Attention, Datatype, Recompute, TpCommunication, TpOverlap
+from codesign_opt.strategies.options import (
+    Attention,
+    AttentionKernel,
+    CpExchange,
+    Datatype,
+    GradientPrecision,
+    Placement,
+    ProductPrecision,
+    Recompute,
+    Schedule,
+    TpCommunication,
+    TpOverlap,
+)
 from codesign_opt.studies.budget import Budget, parse_budget
 from codesign_opt.systems.parameters import Kind
 from codesign_opt.systems.schema import DerivedSystemFile, SystemFile
@@ -24,6 +36,7 @@ Method = Literal["auto", "exact", "bilevel", "flat"]
 Sampler = Literal["auto", "random", "qmc", "tpe", "nsga2", "gp", "cmaes"]
 Quantity = Annotated[Any, WithJsonSchema({"format": "quantity"})]
 Count = Annotated[int, Field(ge=1, le=MAX_PROCESSORS)]
+Whole = Annotated[int, Field(ge=0, le=MAX_PROCESSORS)]
 
 _FREE_KEYS = frozenset({"low", "high", "scale", "choices"})
 _MAX_NAME = 255
@@ -184,6 +197,68 @@ class StrategiesFile(FileModel):
     )
     dp_tier: OneOrMore[Annotated[int, Field(ge=0)]] | None = Field(
         None, description="Network tiers of data parallelism.", examples=[1]
+    )
+    cp: OneOrMore[Count] | None = Field(None, description="Context-parallel degrees.", examples=[[1, 2]])
+    ep: OneOrMore[Count] | None = Field(None, description="Expert-parallel degrees.", examples=[[8, 16]])
+    etp: OneOrMore[Count] | None = Field(
+        None, description="Tensor-parallel degrees inside an expert; 1 and tp if absent.", examples=[1]
+    )
+    attention_kernel: OneOrMore[Annotated[AttentionKernel, one_of(AttentionKernel)]] | None = Field(
+        None,
+        description="How attention is computed; flash if absent, or unfused where the workload has no vocabulary.",
+        examples=["flash"],
+    )
+    cp_exchange: OneOrMore[Annotated[CpExchange, one_of(CpExchange)]] | None = Field(
+        None, description="How context parallelism exchanges keys and values.", examples=[["ring", "all_gather"]]
+    )
+    product_precision: OneOrMore[Annotated[ProductPrecision, one_of(ProductPrecision)]] | None = Field(
+        None, description="Number format of matrix products; that of the weights if absent.", examples=["float8"]
+    )
+    gradient_precision: OneOrMore[Annotated[GradientPrecision, one_of(GradientPrecision)]] | None = Field(
+        None,
+        description="Number format of gradients; float32 if absent, or same where the workload has no vocabulary.",
+        examples=["float32"],
+    )
+    schedule: OneOrMore[Annotated[Schedule, one_of(Schedule)]] | None = Field(
+        None, description="Order of passes in the pipeline; 1f1b if absent.", examples=[["1f1b", "zb_1p"]]
+    )
+    first_stage_less: OneOrMore[Whole] | None = Field(
+        None, description="Blocks that the first stage has fewer than others; 0 if absent.", examples=[[0, 1]]
+    )
+    last_stage_less: OneOrMore[Whole] | None = Field(
+        None, description="Blocks that the last stage has fewer than others; 0 if absent.", examples=[[0, 1]]
+    )
+    recompute_blocks: OneOrMore[Whole] | None = Field(
+        None, description="Blocks of a stage that full recompute concerns; 0, all, if absent.", examples=[[0, 2]]
+    )
+    gradient_sharding: OneOrMore[bool] | None = Field(
+        None, description="With optimizer_sharding: gradients in shards (ZeRO-2).", examples=[True]
+    )
+    weight_sharding: OneOrMore[bool] | None = Field(
+        None, description="With both: weights in shards as well (ZeRO-3, FSDP).", examples=[[True, False]]
+    )
+    shard_group: OneOrMore[Whole] | None = Field(
+        None, description="Processors among which state is split; 0, all that there are, if absent.", examples=[[0, 8]]
+    )
+    prefetch: OneOrMore[Whole] | None = Field(
+        None, description="Blocks gathered ahead, with weight_sharding; 1 if absent.", examples=[1]
+    )
+    keep_gathered: OneOrMore[bool] | None = Field(
+        None, description="Gathered weights stay until the backward pass; false if absent.", examples=[False]
+    )
+    reduce_each_microbatch: OneOrMore[bool] | None = Field(
+        None, description="Exchange gradients in every microbatch; false if absent.", examples=[False]
+    )
+    cp_tier: OneOrMore[Whole] | None = Field(
+        None, description="Network tiers of context parallelism, with placement tiers.", examples=[0]
+    )
+    ep_tier: OneOrMore[Whole] | None = Field(
+        None, description="Network tiers of expert parallelism, with placement tiers.", examples=[1]
+    )
+    placement: OneOrMore[Annotated[Placement, one_of(Placement)]] | None = Field(
+        None,
+        description="Which processors form groups; tp-cp-dp-pp if absent, tiers where the workload has no vocabulary.",
+        examples=["tp-cp-dp-pp"],
     )
     uneven_stages: bool = Field(False, description="Also stages of different numbers of blocks.", examples=[True])
     all_divisors: bool = Field(

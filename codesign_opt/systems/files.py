@@ -20,6 +20,7 @@ from codesign_opt.systems.schema import (
     CollectiveFile,
     DerivedSystemFile,
     EngineFile,
+    MemoryOverheadsFile,
     MemoryTierFile,
     NetworkTierFile,
     PowerFile,
@@ -27,7 +28,7 @@ from codesign_opt.systems.schema import (
     SystemFile,
     parse_price_curve,
 )
-from codesign_opt.systems.system import CollectiveCost, Engine, MemoryTier, NetworkTier, System
+from codesign_opt.systems.system import CollectiveCost, Engine, MemoryOverheads, MemoryTier, NetworkTier, System
 from codesign_opt.units import format_quantity
 
 _COLLECTIVES = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
@@ -101,6 +102,7 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
         memory_tier2=_memory_tier(file.memory_tier2),
         roofline=file.processing == "roofline",
         network_tiers=tuple(_network_tier(tier) for tier in file.network_tiers),
+        memory_overheads=_memory_overheads(file.memory_overheads),
         power=_power(file.power, where=where),
     )
     system = dataclasses.replace(system, price=_price(file.price, system, where=where))
@@ -143,6 +145,8 @@ def system_to_toml(system: System, notes: Notes | None = None) -> str:
         "memory_tier2": _memory_table(system.memory_tier2),
         "network_tiers": [_network_table(tier) for tier in system.network_tiers],
     }
+    if system.memory_overheads.any:
+        data["memory_overheads"] = _numbers(system.memory_overheads)
     if system.price is not None:
         data["price"] = _price_table(system.price)
     if system.power is not None:
@@ -156,6 +160,10 @@ def _engine(file: EngineFile) -> Engine:
 
 def _memory_tier(file: MemoryTierFile) -> MemoryTier:
     return MemoryTier(capacity=file.capacity, bandwidth=file.bandwidth, efficiency=file.efficiency)
+
+
+def _memory_overheads(file: MemoryOverheadsFile) -> MemoryOverheads:
+    return MemoryOverheads(**{name: getattr(file, name) for name in MemoryOverheadsFile.model_fields})
 
 
 def _network_tier(file: NetworkTierFile) -> NetworkTier:

@@ -52,8 +52,12 @@ class Notes:
 
 
 def values(system: System) -> dict[str, Value]:
-    """Every value of a system by its dotted path: the numbers of `parameters`, the switches and the curves."""
-    return dict(_values(system, ""))
+    """Every value of a system by its dotted path: the numbers of `parameters`, the switches and the curves.
+
+    Memory overheads count only where there are any.
+    """
+    silent = () if system.memory_overheads.any else ("memory_overheads",)
+    return {path: value for path, value in _values(system, "") if path.partition(".")[0] not in silent}
 
 
 def check_sources(sources: Iterable[str], system: System, *, where: str) -> None:

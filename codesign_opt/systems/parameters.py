@@ -73,6 +73,10 @@ KINDS: Mapping[str, Kind] = {
     "processor": Kind(unit="$"),
     "hourly": Kind(unit="$/h"),
     "amortisation_hours": Kind(unit="h", above_minimum=True),
+    "context": Kind(unit="B"),
+    "communication": Kind(unit="B"),
+    "workspace": Kind(unit="B"),
+    "fragmentation": Kind(maximum=1.0),
     "busy": Kind(unit="W"),
     "idle": Kind(unit="W"),
 }

@@ -186,6 +186,26 @@ class PowerFile(FileModel):
     idle: Annotated[float, _number("idle")] = Field(description="While it waits.", examples=["100 W"])
 
 
+class MemoryOverheadsFile(FileModel):
+    """What frameworks take of memory tier 1 besides what a step holds."""
+
+    context: Annotated[float, _number("context")] = Field(
+        default="0 B", validate_default=True, description="Context of driver and libraries.", examples=["1 GiB"]
+    )
+    communication: Annotated[float, _number("communication")] = Field(
+        default="0 B",
+        validate_default=True,
+        description="Buffers of each parallel dimension in use.",
+        examples=["0.5 GiB"],
+    )
+    workspace: Annotated[float, _number("workspace")] = Field(
+        default="0 B", validate_default=True, description="Workspace of the matrix library.", examples=["32 MiB"]
+    )
+    fragmentation: Annotated[float, _number("fragmentation")] = Field(
+        0.0, description="Share of activations that is lost between allocations.", examples=[0.05]
+    )
+
+
 _DESCRIPTION: Any = Field("", description="What the machine is, in a line.", examples=["8 GPUs a node, InfiniBand"])
 _SOURCE: Any = Field("", description="Where the numbers come from.", examples=["vendor data sheet"])
 _SOURCES: Any = Field(
@@ -220,6 +240,12 @@ class SystemFile(FileModel):
     )
     network_tiers: list[NetworkTierFile] = Field(
         min_length=1, description="Networks, fastest first.", examples=["see [[system.network_tiers]]"]
+    )
+    memory_overheads: MemoryOverheadsFile = Field(
+        default={},
+        validate_default=True,
+        description="What frameworks take of memory tier 1.",
+        examples=["see [system.memory_overheads]"],
     )
     price: PriceFile | None = Field(None, description="What a processor costs.", examples=["see [system.price]"])
     power: PowerFile | None = Field(None, description="What a processor draws.", examples=["see [system.power]"])

@@ -62,6 +62,28 @@ class NetworkTier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryOverheads:
+    """What frameworks take of memory tier 1 besides what a step holds.
+
+    Attributes:
+        context: Bytes of the driver's and the libraries' context.
+        communication: Bytes of the buffers of each parallel dimension in use.
+        workspace: Bytes of workspace of the matrix library.
+        fragmentation: Share of activations and their gradients that is lost between allocations.
+    """
+
+    context: float = 0.0
+    communication: float = 0.0
+    workspace: float = 0.0
+    fragmentation: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return (self.context, self.communication, self.workspace, self.fragmentation) != (0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A machine.
 
@@ -74,6 +96,7 @@ class System:
         network_tiers: Fastest first.
         price: What a processor and its memory cost, or None.
         power: What a processor draws, or None.
+        memory_overheads: What frameworks take of memory tier 1.
     """
 
     name: str
@@ -85,3 +108,4 @@ class System:
     network_tiers: tuple[NetworkTier, ...]
     price: Price | None = field(default=None)
     power: Power | None = field(default=None)
+    memory_overheads: MemoryOverheads = field(default=MemoryOverheads())

@@ -14,6 +14,8 @@ from analytical_cases import random_system, workload
 from codesign_opt.analytical import ALL, NONE, block_cache
 from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
 from codesign_opt.analytical.block_cache import shared_block_table
+from codesign_opt.analytical.groups import tier_sizes
+from codesign_opt.analytical.parts import Part
 from codesign_opt.strategies import Datatype
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.systems import System
@@ -26,12 +28,12 @@ def all_keys() -> dict[str, np.ndarray]:
     """The block keys of a small space on every network tier."""
     from codesign_opt.analytical.space_keys import SpaceKeys
 
-    tiers = len(SYSTEM.network_tiers)
+    sizes = tier_sizes([SYSTEM])
     grids = StrategySpace().grids(
-        SHAPE, processors=8, batch=8, datatype=Datatype.FLOAT16, network_tiers=tiers, offload=False
+        SHAPE, processors=8, batch=8, datatype=Datatype.FLOAT16, tier_sizes=sizes[0], offload=False
     )
-    keys = SpaceKeys.of(grids)
-    return keys.block_keys(np.arange(len(keys.pairs)), tiers)
+    keys = SpaceKeys.of(grids, sizes)
+    return keys.block_keys(np.arange(len(keys.splits)), len(SYSTEM.network_tiers))
 
 
 def subset(keys: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -55,9 +57,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each computation had."""
     rows: list[int] = []
 
-    def counted(workloads: Any, systems: Any, keys: Any, reproduce: Any) -> BlockTable:
+    def counted(workloads: Any, systems: Any, keys: Any, reproduce: Any, part: Any) -> BlockTable:
         rows.append(len(keys["tp"]))
-        return block_table(workloads, systems, keys, reproduce)
+        return block_table(workloads, systems, keys, reproduce, part)
 
     monkeypatch.setattr(block_cache, "block_table", counted)
     return rows
@@ -107,5 +109,5 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, computed: list
         part = subset(keys, np.arange(first, first + 50))
         assert_equal(shared_block_table(SHAPE, SYSTEM, part, NONE), block_table([SHAPE], [SYSTEM], part, NONE))
     assert len(computed) == 3
-    (rows,) = [block_cache._rows(SHAPE, block_cache._Speeds(SYSTEM), NONE)]
+    (rows,) = [block_cache._rows(SHAPE, block_cache._Speeds(SYSTEM), NONE, Part.BLOCK)]
     assert len(rows._number) <= 60

@@ -13,6 +13,7 @@ from analytical_cases import random_system, workload
 from codesign_opt.analytical import ALL, NONE, Erratum, estimate
 from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.grid import GridTimes, grid_memories
+from codesign_opt.analytical.groups import tier_sizes
 from codesign_opt.analytical.space_keys import SpaceKeys
 from codesign_opt.strategies import Attention, Datatype, StrategyTable
 from codesign_opt.strategies.grid import StrategyGrid
@@ -25,6 +26,7 @@ SPACE = StrategySpace(
 )
 SHAPE = workload(blocks=6)
 SYSTEM = random_system(Random(1))
+SIZES = tier_sizes([SYSTEM])
 ROWS = 400
 """Rows of every grid that are compared."""
 
@@ -35,7 +37,7 @@ def grids() -> list[StrategyGrid]:
         processors=8,
         batch=8,
         datatype=Datatype.FLOAT16,
-        network_tiers=len(SYSTEM.network_tiers),
+        tier_sizes=[tier.size for tier in SYSTEM.network_tiers],
         offload=True,
     )
 
@@ -56,21 +58,21 @@ def assert_same(grid: StrategyGrid, found: Estimate, reproduce: Set[Erratum]) ->
 @pytest.mark.parametrize("reproduce", [NONE, ALL], ids=["corrected", "published"])
 def test_every_grid_equals_its_rows(reproduce: Set[Erratum]) -> None:
     of_space = grids()
-    assert {grid.training for grid in of_space} == {True, False}
-    keys = SpaceKeys.of(of_space)
-    times = GridTimes(SHAPE, SYSTEM, keys, np.arange(len(keys.pairs)), reproduce)
-    for memory in grid_memories(SHAPE, of_space, keys, reproduce):
+    assert {bool(grid.fixed["training"]) for grid in of_space} == {True, False}
+    keys = SpaceKeys.of(of_space, SIZES)
+    times = GridTimes(SHAPE, SYSTEM, keys, np.arange(len(keys.splits)), reproduce)
+    for memory in grid_memories(SHAPE, of_space, keys, reproduce, sizes=SIZES):
         assert_same(memory.grid, times.estimate(memory, times.blocks(memory)), reproduce)
 
 
 def test_part_of_a_grid_equals_its_rows() -> None:
     of_space = grids()
-    keys = SpaceKeys.of(of_space)
-    memory = max(grid_memories(SHAPE, of_space, keys, NONE), key=lambda one: one.grid.size)
-    some_layouts = np.flatnonzero(memory.keys.pair == memory.keys.pair[-1])
+    keys = SpaceKeys.of(of_space, SIZES)
+    memory = max(grid_memories(SHAPE, of_space, keys, NONE, sizes=SIZES), key=lambda one: one.grid.size)
+    some_layouts = np.flatnonzero(memory.keys.split == memory.keys.split[-1])
     some_options = np.arange(1, memory.grid.shape[-2], 2)
     part = memory.take(some_layouts, some_options)
-    times = GridTimes(SHAPE, SYSTEM, keys, part.keys.pair, NONE)
+    times = GridTimes(SHAPE, SYSTEM, keys, part.keys.split, NONE)
     assert part.grid.size < memory.grid.size
     assert_same(part.grid, times.estimate(part, times.blocks(part)), NONE)
 

@@ -56,7 +56,7 @@ def test_A1_thirty_layers_on_four_stages() -> None:
     assert len(layouts_with(StrategySpace(), workload, pp=4)) == 0
     with pytest.raises(InfeasibleError) as caught:
         StrategySpace(limits={"pp": (4,)}).grids(
-            workload, processors=8, batch=8, datatype=Datatype.FLOAT16, network_tiers=2, offload=True
+            workload, processors=8, batch=8, datatype=Datatype.FLOAT16, tier_sizes=[8, 64], offload=True
         )
     assert "pp" in caught.value.hint
     # An uneven one is offered on request: stages of 8, 8, 7 and 7 layers, never 28 in all.

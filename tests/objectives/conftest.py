@@ -36,6 +36,8 @@ TIMES = {
     "recompute": 0.25,
     "recompute_communication": 0.125,
     "tp_communication": 0.375,
+    "cp_communication": 0.0,
+    "ep_communication": 0.0,
     "pp_communication": 0.25,
     "dp_communication": 0.5,
     "forward_offload": 0.75,
@@ -90,6 +92,7 @@ def _estimate(*, machine: System | None = None, times: dict[str, Any] | None = N
         "weight_gradient": 11.0,
         "activation_gradient": 3.0,
         "optimizer": 20.0,
+        "overhead": 0.0,
     }
     return SimpleNamespace(
         workload=WORKLOAD,

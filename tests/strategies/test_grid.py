@@ -24,7 +24,7 @@ def grids_of(space: StrategySpace, workload: Workload, system: System, *, proces
         processors=processors,
         batch=8,
         datatype=Datatype.FLOAT16,
-        network_tiers=len(system.network_tiers),
+        tier_sizes=[tier.size for tier in system.network_tiers],
         offload=True,
     )
 
@@ -55,7 +55,7 @@ def test_every_column_lies_along_one_axis(largest: StrategyGrid) -> None:
         "recompute": "option",
         "attention": "option",
         "weight_offload": "offload",
-        "optimizer_sharding": "optimizer_sharding",
+        "optimizer_sharding": "sharding",
         "dp_overlap": "dp_overlap",
         "tp_tier": "tp_tier",
         "pp_tier": "pp_tier",
@@ -84,7 +84,7 @@ def test_order_is_a_permutation(grids: list[StrategyGrid]) -> None:
 def test_order_goes_by_layout_then_option(largest: StrategyGrid) -> None:
     flat = np.argsort(largest.order(np.arange(largest.size)))
     index = dict(zip(AXES, np.unravel_index(flat, largest.shape), strict=True))
-    significance = ("layout", "option", "tp_tier", "offload", "optimizer_sharding", "pp_tier", "dp_tier", "dp_overlap")
+    significance = ("layout", "option", "tp_tier", "offload", "sharding", "pp_tier", "dp_tier", "dp_overlap")
     rows = list(zip(*(index[axis].tolist() for axis in significance), strict=True))
     assert rows == sorted(rows)
 

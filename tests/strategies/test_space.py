@@ -53,7 +53,7 @@ def grids_of(
         processors=processors,
         batch=batch,
         datatype=Datatype.BFLOAT16,
-        network_tiers=len(system.network_tiers),
+        tier_sizes=[tier.size for tier in system.network_tiers],
         offload=system.memory_tier2.capacity > 0,
     )
 

@@ -39,7 +39,7 @@ class BruteForce:
             processors=q.processors,
             batch=q.batch,
             datatype=q.datatype,
-            network_tiers=len(q.system.network_tiers),
+            tier_sizes=[tier.size for tier in q.system.network_tiers],
             offload=q.system.memory_tier2.capacity > 0,
         )
         for number, grid in enumerate(grids):

@@ -28,7 +28,7 @@ def every_strategy(study: StudySpecification) -> StrategyTable:
     """The whole space, strategy by strategy."""
     table = StrategyTable.empty()
     for grid in study.strategies.grids(
-        study.workload, processors=8, batch=8, datatype=study.datatype, network_tiers=2, offload=True
+        study.workload, processors=8, batch=8, datatype=study.datatype, tier_sizes=[8, 8], offload=True
     ):
         allowed = np.broadcast_to(grid.network_allows(study.system), grid.shape)
         table = table.concatenated(grid.table(np.flatnonzero(allowed)))

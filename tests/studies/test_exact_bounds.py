@@ -40,7 +40,7 @@ STEP_TIME = Objective("step_time", "minimize")
 def estimated_grids(question: ExactQuestion) -> Iterator[tuple[GridMemory, BlockTable, Estimate]]:
     """Every grid of a question's space with its block times and its estimate."""
     space = space_of(question)
-    pairs = np.arange(len(space.keys.pairs))
+    pairs = np.arange(len(space.keys.splits))
     times = GridTimes(question.workload, question.system, space.keys, pairs, question.reproduce)
     for memory in space.memories:
         blocks = times.blocks(memory)

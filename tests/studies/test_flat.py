@@ -43,7 +43,7 @@ def grids(study: StudySpecification, system: System) -> list[StrategyGrid]:
         processors=24,
         batch=study.batch,
         datatype=study.datatype,
-        network_tiers=len(system.network_tiers),
+        tier_sizes=[tier.size for tier in system.network_tiers],
         offload=system.memory_tier2.capacity > 0,
     )
 

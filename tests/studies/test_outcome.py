@@ -20,7 +20,7 @@ def both(tiny: Callable[..., StudySpecification]) -> tuple[StrategyTable, Estima
     """Two strategies, the second with twice the microbatch of the first."""
     study = tiny(strategies={"tp": 2, "pp": 2, "microbatch": [1, 2], "recompute": "none"})
     (grid, *_) = study.strategies.grids(
-        study.workload, processors=8, batch=8, datatype=study.datatype, network_tiers=2, offload=True
+        study.workload, processors=8, batch=8, datatype=study.datatype, tier_sizes=[8, 64], offload=True
     )
     first, second = (int(np.ravel_multi_index((0,) * 7 + (layout,), grid.shape)) for layout in range(2))
     table = grid.table(np.array([first, second]))

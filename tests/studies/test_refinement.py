@@ -46,7 +46,8 @@ SPACE = {
 }  # fmt: skip
 PARTS = (
     "forward", "backward", "optimizer", "recompute", "recompute_communication", "tp_communication",
-    "pp_communication", "dp_communication", "forward_offload", "backward_offload", "bubble",
+    "cp_communication", "ep_communication", "pp_communication", "dp_communication", "forward_offload",
+    "backward_offload", "bubble",
 )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def grids_of(question: ExactQuestion) -> list[StrategyGrid]:
         processors=question.processors,
         batch=question.batch,
         datatype=question.datatype,
-        network_tiers=len(question.system.network_tiers),
+        tier_sizes=[tier.size for tier in question.system.network_tiers],
         offload=question.system.memory_tier2.capacity > 0,
     )
 

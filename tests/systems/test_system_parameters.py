@@ -23,8 +23,9 @@ def test_parameters_have_values_and_units() -> None:
     assert known["network_tiers.0.all_reduce.offset"] == (1.0, "1")
     assert known["price.processor"] == (20000.0, "$")
     assert known["power.busy"] == (700.0, "W")
-    # four engines; two memory tiers of two; two network tiers of five and four collectives of two; price; power
-    assert len(known) == 4 + 2 * 2 + 2 * (5 + 4 * 2) + 2 + 2
+    # four engines; two memory tiers of two; two network tiers of five and four collectives of two; price; power;
+    # overheads
+    assert len(known) == 4 + 2 * 2 + 2 * (5 + 4 * 2) + 2 + 2 + 4
 
 
 def test_setting_what_is_there_changes_nothing() -> None:
@@ -36,7 +37,8 @@ def test_each_parameter_can_be_set_alone() -> None:
     system = resolve_system("a100-80g")
     before = parameters(system)
     for path, (value, _) in before.items():
-        other = {"efficiency": 0.5, "processor_usage": 0.5}.get(path.rpartition(".")[2], value * 2 + 3)
+        halves = ("efficiency", "processor_usage", "fragmentation")
+        other = 0.5 if path.rpartition(".")[2] in halves else value * 2 + 3
         after = parameters(with_parameters(system, {path: other}))
         assert {name for name in before if before[name] != after[name]} == {path}
         assert after[path][0] == other

@@ -11,6 +11,7 @@ from codesign_opt.tables import Table
 
 PARTS: Final = (
     "forward", "backward", "recompute", "optimizer", "tp_communication", "recompute_communication",
+    "cp_communication", "ep_communication",
     "pp_communication", "dp_communication", "forward_offload", "backward_offload", "order",
 )  # fmt: skip
 """What an instruction of a step counts as; `order` does nothing but wait for others."""

@@ -32,10 +32,8 @@ def read_application(source: Source, *, name: str = "") -> Workload:
     """
     data, where = _load(source)
     _keys(data, APPLICATION, where)
-    return Workload(
-        name=name or _name(source, "application"),
-        **{ours: _integer(data, theirs, where) for theirs, ours in APPLICATION.items()},
-    )
+    sizes: dict[str, Any] = {ours: _integer(data, theirs, where) for theirs, ours in APPLICATION.items()}
+    return Workload(name=name or _name(source, "application"), **sizes)
 
 
 def read_execution(source: Source) -> Strategy:

@@ -14,11 +14,13 @@ from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.grid import GridMemory
 from codesign_opt.analytical.memory import MemoryNeeds
 from codesign_opt.objectives import METRICS
-from codesign_opt.strategies import Attention
+from codesign_opt.strategies import Attention, AttentionKernel, Datatype, ProductPrecision, Schedule
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.studies.exact.fitting import FittedCapacity
 from codesign_opt.studies.exact.question import ExactQuestion
 from codesign_opt.systems import MemoryTier, System
+from codesign_opt.workloads import Workload
+from codesign_opt.workloads.kinds import block_kinds
 
 Array = NDArray[Any]
 
@@ -64,26 +66,69 @@ def pace(question: ExactQuestion, batch: Array, time: Array) -> Array:
 
 def compute_bound(question: ExactQuestion, memory: GridMemory) -> Array:
     """For each layout a step time that no strategy of the grid undercuts: matrix flops at the best efficiency."""
-    engine = question.system.matrix[question.datatype.value]
-    rate = engine.peak * max(engine.efficiency.efficiencies)
-    grid, w = memory.grid, question.workload
-    t, b = grid.layouts["tp"].astype(np.float64), grid.layouts["microbatch"].astype(np.float64)
-    width = w.attention_heads * w.head_size
-    tokens = b * w.sequence_length
-    shared_heads = bool(np.any(grid.options["attention"] == OPTION_CODES[Attention.MULTIQUERY]))
-    weights = w.hidden * ((2 if shared_heads else 4) * width + 2 * w.feedforward) / t
-    scores = 4 * (b * w.attention_heads / t) * w.sequence_length**2 * w.head_size
-    passes = 3 if grid.training else 1
-    block = passes * (2 * tokens * weights + scores) / rate
-    counts = memory.counts
+    rate = _best_matrix_rate(question, memory)
+    grid, counts = memory.grid, memory.counts
+    passes = 3 if grid.fixed["training"] else 1
+    block = passes * _least_forward_flops(question, memory) / rate
     m, N, R, C, v, p = (
-        np.broadcast_to(x, (1,) * 7 + t.shape).ravel()
+        np.broadcast_to(x, (1,) * 7 + block.shape).ravel()
         for x in (counts.m, counts.N, counts.R, counts.C, counts.v, counts.p)
     )
+    blocks = m * N + _bubble_chunks(memory, m, v, p) * C - R
+    return np.asarray(block * np.maximum(blocks, m * N - R) * (1 - ROUNDING))
+
+
+def _best_matrix_rate(question: ExactQuestion, memory: GridMemory) -> float:
+    words = {question.datatype.value}
+    if np.any(memory.grid.options["product_precision"] == OPTION_CODES[ProductPrecision.FLOAT8]):
+        words.add(Datatype.FLOAT8.value)
+    engines = [question.system.matrix[word] for word in words if word in question.system.matrix]
+    return max(engine.peak * max(engine.efficiency.efficiencies) for engine in engines)
+
+
+def _least_forward_flops(question: ExactQuestion, memory: GridMemory) -> Array:
+    """For each layout at most the matrix flop of a block's forward pass, whatever the options."""
+    grid, w = memory.grid, question.workload
+    t, b, c = (grid.layouts[name].astype(np.float64) for name in ("tp", "microbatch", "cp"))
+    multiquery = bool(np.any(grid.options["attention"] == OPTION_CODES[Attention.MULTIQUERY]))
+    flash = bool(np.any(grid.options["attention_kernel"] == OPTION_CODES[AttentionKernel.FLASH]))
+    least = min(_block_flops(kind.workload, multiquery=multiquery, flash=flash) for kind in block_kinds(w))
+    return np.asarray(b * w.sequence_length / c * least / t)
+
+
+def _block_flops(w: Workload, *, multiquery: bool, flash: bool) -> float:
+    """Matrix flop of one block for each token, at least."""
+    width, latent, experts = w.attention_heads * w.head_size, w.latent_attention, w.experts
+    keys = w.head_size if multiquery else w.kv_heads * w.head_size
+    attention: float = w.hidden * (2 * width + (0 if multiquery else 2 * keys))
+    score_width = 2.0 * width
+    if latent is not None:
+        key_size = w.head_size + latent.rotary_size
+        into = latent.query_rank or w.hidden
+        attention = w.attention_heads * (
+            into * key_size + latent.key_value_rank * (w.head_size + latent.value_size) + w.hidden * latent.value_size
+        )
+        score_width = w.attention_heads * (key_size + latent.value_size)
+    inner: float = w.feedforward
+    if experts is not None:
+        crowding = experts.imbalance if experts.capacity_factor is None else experts.capacity_factor
+        inner = min(crowding, 1.0) * experts.top_k * experts.feedforward + experts.shared_feedforward
+    attended: float = w.sequence_length
+    if flash and w.windowed_blocks:
+        attended = min(w.window, attended)
+    if flash and w.causal:
+        attended -= attended * attended / (2 * w.sequence_length)
+    mlp = (3 if w.gated_mlp else 2) * w.hidden * inner
+    return 2 * (attention + mlp) + 2 * score_width * attended
+
+
+def _bubble_chunks(memory: GridMemory, m: Array, v: Array, p: Array) -> Array:
+    """Chunks that the bubble is at least as long as."""
+    if np.any(memory.grid.offloads["schedule"] != OPTION_CODES[Schedule.ONE_F_ONE_B]):
+        return np.zeros_like(m)
     rest = m % p
     short = np.where(rest > 0, p - rest, 0.0)
-    blocks = m * N + (p - 1 + (v - 1) * short) * C - R
-    return np.asarray(block * blocks * (1 - ROUNDING))
+    return np.asarray(p - 1 + (v - 1) * short)
 
 
 def block_bound(memory: GridMemory, blocks: BlockTable) -> Array:
@@ -91,11 +136,12 @@ def block_bound(memory: GridMemory, blocks: BlockTable) -> Array:
     counts = memory.counts
     base = blocks.fw_T_b + blocks.exf_b + blocks.re_T_b + blocks.exr_b + blocks.ag_T_b + blocks.wg_T_b + blocks.exa_b
     edge = blocks.fw_T_e + blocks.exf_e + blocks.re_T_e + blocks.exr_e + blocks.ag_T_e + blocks.wg_T_e + blocks.exa_e
-    rest = counts.m % counts.p
-    short = np.where(rest > 0, counts.p - rest, 0.0)
     cut = np.where(counts.x > 0, counts.R * (base + edge) / 2, counts.R * edge)
     chunk = counts.x * base + edge
-    time = counts.m * counts.v * chunk + (counts.p - 1 + (counts.v - 1) * short) * chunk - cut
+    bubble = _bubble_chunks(memory, counts.m, counts.v, counts.p) * chunk - cut
+    if np.any(memory.grid.offloads["schedule"] != OPTION_CODES[Schedule.ONE_F_ONE_B]):
+        bubble = np.minimum(bubble, 0.0)
+    time = counts.m * counts.v * chunk + bubble
     return np.asarray(time * (1 - ROUNDING))
 
 

@@ -127,8 +127,8 @@ class _Run:
         """Estimate parts in order, each unless its bound rules it out by then."""
         question = self.question
         memories, fits = self.space.memories, self.found.fits
-        pairs = np.concatenate([memories[part.number].keys.pair[part.layouts] for part in parts])
-        times = GridTimes(question.workload, question.system, self.space.keys, pairs, question.reproduce)
+        splits = np.concatenate([memories[part.number].keys.split[part.layouts] for part in parts])
+        times = GridTimes(question.workload, question.system, self.space.keys, splits, question.reproduce)
         for part in parts:
             if not self.may_improve(part):
                 continue

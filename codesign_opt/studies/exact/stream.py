@@ -40,6 +40,8 @@ KEY_METRICS = (
     "recompute_time",
     "recompute_communication_time",
     "tp_communication_time",
+    "cp_communication_time",
+    "ep_communication_time",
     "pp_communication_time",
     "dp_communication_time",
     "forward_offload_time",
@@ -144,8 +146,8 @@ def _batches(parts: Iterable[Mapping[str, Array]], rows: int) -> Iterator[dict[s
 
 def _parts(question: ExactQuestion, space: Space, names: Sequence[str]) -> Iterator[dict[str, Array]]:
     """Columns of the strategies of one part of the space after the other; words as codes."""
-    all_pairs = np.arange(len(space.keys.pairs))
-    times = GridTimes(question.workload, question.system, space.keys, all_pairs, question.reproduce)
+    every = np.arange(len(space.keys.splits))
+    times = GridTimes(question.workload, question.system, space.keys, every, question.reproduce)
     for memory in space.memories:
         layouts, all_options = np.arange(memory.grid.shape[-1]), np.arange(memory.grid.shape[-2])
         step = max(1, PART_STRATEGIES * len(layouts) // memory.grid.size)

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.grid import GridMemory, grid_memories
+from codesign_opt.analytical.overheads import overhead_columns
 from codesign_opt.analytical.space_keys import SpaceKeys
-from codesign_opt.strategies import Datatype, StrategyTable
+from codesign_opt.strategies import Datatype, Placement, StrategyTable
+from codesign_opt.strategies.defaults import default_values
 from codesign_opt.strategies.grid import StrategyGrid
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.studies.exact.question import ExactQuestion, NearestMiss
+from codesign_opt.systems import MemoryOverheads
 from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
@@ -90,10 +93,19 @@ def space_of(question: ExactQuestion) -> Space:
         question.batch,
         question.datatype,
         _Hashable(question.space),
-        len(system.network_tiers),
+        _tier_sizes(question),
+        system.memory_overheads,
         system.memory_tier2.capacity > 0,
         question.reproduce,
     )
+
+
+def _tier_sizes(question: ExactQuestion) -> tuple[int, ...]:
+    """Sizes of the network tiers where an order of dimensions decides the tiers; without one the space is the same."""
+    tiers = question.system.network_tiers
+    placements = question.space.limits.get("placement", default_values(question.workload)["placement"])
+    ordered = any(placement is not Placement.TIERS for placement in placements)
+    return tuple(tier.size if ordered else 1 for tier in tiers)
 
 
 def survey(question: ExactQuestion, space: Space) -> Survey:
@@ -146,8 +158,8 @@ def row_at(grid: StrategyGrid, at: tuple[int, ...]) -> StrategyTable:
     return grid.table(np.array([np.ravel_multi_index(at, grid.shape)]))
 
 
-_MEMORY_AXES = ("optimizer_sharding", "offload", "option")
-_AXIS = {"dp_overlap": 0, "dp_tier": 1, "pp_tier": 2, "optimizer_sharding": 3, "offload": 4, "tp_tier": 5, "option": 6}
+_MEMORY_AXES = ("sharding", "offload", "option")
+_AXIS = {"dp_overlap": 0, "dp_tier": 1, "pp_tier": 2, "sharding": 3, "offload": 4, "tp_tier": 5, "option": 6}
 
 
 def _per_layout(mask: Array, grid: StrategyGrid, axes: Sequence[str]) -> Array:
@@ -185,7 +197,8 @@ def _space(
     batch: int,
     datatype: Datatype,
     limits: _Hashable,
-    network_tiers: int,
+    sizes: tuple[int, ...],
+    overheads: MemoryOverheads,
     offload: bool,
     reproduce: frozenset[Erratum],
 ) -> Space:
@@ -194,8 +207,11 @@ def _space(
         processors=processors,
         batch=batch,
         datatype=datatype,
-        network_tiers=network_tiers,
+        tier_sizes=sizes,
         offload=offload,
     )
-    keys = SpaceKeys.of(grids)
-    return Space(tuple(grids), keys, tuple(grid_memories(workload, grids, keys, reproduce)))
+    table = np.array([sizes])
+    keys = SpaceKeys.of(grids, table)
+    taken = overhead_columns([overheads], np.zeros((), dtype=np.int64))
+    memories = grid_memories(workload, grids, keys, reproduce, sizes=table, overheads=taken)
+    return Space(tuple(grids), keys, tuple(memories))
