@@ -27,6 +27,7 @@ def page(
     title: str,
     axes: Sequence[str],
     maximize: Collection[str] = (),
+    drawings: Sequence[str] = (),
     facts: Mapping[str, object] | None = None,
     made: datetime | None = None,
 ) -> str:
@@ -37,6 +38,7 @@ def page(
         title: Heading of the page.
         axes: Objective columns; each pair of them gets a plot, the first pair is shown first.
         maximize: Those of `axes` of which more is better.
+        drawings: Further figures, as SVG elements.
         facts: What to tell about the study, name to value.
         made: The date on the page; now by default.
 
@@ -60,6 +62,7 @@ def page(
         f'<p class="note">{table.rows} row{"" if table.rows == 1 else "s"} · {escape(date)}</p>',
         _facts(facts or {}),
         _plots(table, chosen),
+        *(f"<figure>\n{drawing}\n</figure>" for drawing in drawings),
         "<h2>Table</h2>",
         _sortable_table(table, chosen),
         f"<script>{script}</script>",

@@ -30,6 +30,8 @@ class Expected:
 
 
 EXPECTED = {
+    "v100-16g-sxm": Expected(16, 8, "f16 32"),
+    "v100-32g-sxm": Expected(32, 8, "f16 32"),
     "a100-40g-sxm": Expected(40, 8, "b16 f16 32"),
     "a100-80g-sxm": Expected(80, 8, "b16 f16 32"),
     "a100-40g-pcie": Expected(40, 8, "b16 f16 32"),
@@ -38,9 +40,12 @@ EXPECTED = {
     "h100-pcie": Expected(80, 8),
     "h200": Expected(141, 8),
     "b200": Expected(180, 8),
+    "b300": Expected(270, 8),
     "gb200-nvl72": Expected(186, 72),
+    "gb300-nvl72": Expected(288, 72),
     "mi250x": Expected(64, 8, "b16 f16 32"),
     "mi300x": Expected(192, 8),
+    "mi325x": Expected(256, 8),
     "mi355x": Expected(288, 8),
     "tpu-v4": Expected(32, 4096, "b16"),
     "tpu-v5e": Expected(16, 256, "b16"),
@@ -83,7 +88,7 @@ def test_memory_is_what_the_device_reports(name: str) -> None:
 def test_peaks_are_dense_and_in_proportion(name: str) -> None:
     matrix = resolve_system(name).matrix
     assert sorted(matrix) == sorted(FORMATS[word] for word in EXPECTED[name].formats.split())
-    half = matrix["bfloat16"].peak
+    half = matrix[half_precision(name)].peak
     if "float16" in matrix:
         assert matrix["float16"].peak == half
     if "float8" in matrix:
@@ -99,11 +104,12 @@ def test_peaks_are_dense_and_in_proportion(name: str) -> None:
 def test_dense_peaks_by_hand() -> None:
     # Tensor cores × flop a cycle × clock, from the vendors' papers.
     assert peak("a100-80g-sxm", "float16") == pytest.approx(432 * 512 * 1.41e9, rel=1e-3)
+    assert peak("v100-32g-sxm", "float16") == pytest.approx(640 * 128 * 1.53e9, rel=1e-2)
     assert peak("h100-sxm", "bfloat16") == pytest.approx(528 * 1024 * 1.83e9, rel=1e-3)
     assert peak("h100-pcie", "bfloat16") == pytest.approx(456 * 1024 * 1.62e9, rel=1e-3)
     # Compute units × flop a cycle × clock.
     assert peak("mi250x", "bfloat16") == pytest.approx(110 * 1024 * 1.7e9, rel=1e-3)
-    assert peak("mi300x", "bfloat16") == pytest.approx(304 * 2048 * 2.1e9, rel=1e-3)
+    assert peak("mi300x", "bfloat16") == peak("mi325x", "bfloat16") == pytest.approx(304 * 2048 * 2.1e9, rel=1e-3)
     assert peak("mi355x", "float8") == pytest.approx(256 * 8192 * 2.4e9, rel=1e-3)
 
 
@@ -128,8 +134,9 @@ def test_the_bidirectional_figures_are_named() -> None:
     }
     assert named["a100-40g-sxm"] == named["a100-80g-sxm"] == 600
     assert named["h100-sxm"] == named["h200"] == 900
-    assert named["b200"] == named["gb200-nvl72"] == 1800
-    assert named["mi300x"] == 896
+    assert named["v100-16g-sxm"] == named["v100-32g-sxm"] == 300
+    assert named["b200"] == named["b300"] == named["gb200-nvl72"] == named["gb300-nvl72"] == 1800
+    assert named["mi300x"] == named["mi325x"] == 896
     assert (named["tpu-v5e"], named["tpu-v5p"], named["tpu-v6e"]) == (400, 1200, 800)
 
 
@@ -149,13 +156,14 @@ def test_memory_is_faster_than_links_and_compute_faster_than_memory(name: str) -
     system = resolve_system(name)
     assert system.memory_tier1.bandwidth > system.network_tiers[0].bandwidth
     assert system.memory_tier1.bandwidth > system.memory_tier2.bandwidth
-    assert 80 < system.matrix["bfloat16"].peak / system.memory_tier1.bandwidth < 600
+    assert 80 < system.matrix[half_precision(name)].peak / system.memory_tier1.bandwidth < 600
 
 
 @all_new
 def test_a_strategy_runs_on_it(name: str) -> None:
     limits = {"tp": 4, "pp": 8, "microbatch": 1, "recompute": "full", "tp_overlap": "none", "vpp": 1}
-    best = api.sweep("gpt3-13b", name, processors=64, batch=64, datatype="bfloat16", limits=limits, top=1).table
+    word = half_precision(name)
+    best = api.sweep("gpt3-13b", name, processors=64, batch=64, datatype=word, limits=limits, top=1).table
     assert 0.05 < best["mfu"].item() < 0.95
     assert best["memory_tier1_used"].item() <= resolve_system(name).memory_tier1.capacity
 
@@ -185,6 +193,11 @@ def test_the_published_systems_are_as_they_were() -> None:
     for name in PUBLISHED:
         assert "[sources]" not in text("systems", name)
         assert "description" not in text("systems", name)
+
+
+def half_precision(name: str) -> str:
+    """The 16-bit format that a strategy on the machine uses; a V100 has no bfloat16."""
+    return "bfloat16" if "b16" in EXPECTED[name].formats.split() else "float16"
 
 
 def peak(name: str, word: str) -> float:
