@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BLOCK_KEY, BlockTable, block_table
 from codesign_opt.analytical.errata import Erratum
+from codesign_opt.analytical.part_tables import block_keys_of, distinct, end_keys
 from codesign_opt.analytical.parts import Part
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
@@ -32,7 +33,9 @@ def shared_block_table(
 
     Neither the number of processors nor a capacity or price enters a row, so machines that differ in these alone share.
     """
-    return _rows(workload, _Speeds(system), frozenset(reproduce), part).table(keys)
+    named = {name: keys[name] for name in (*BLOCK_KEY, "workload", "system")}
+    rows, index = distinct(end_keys(named) if part is not Part.BLOCK else block_keys_of(workload, named))
+    return _rows(workload, _Speeds(system), frozenset(reproduce), part).table(rows).take(index)
 
 
 class _Rows:

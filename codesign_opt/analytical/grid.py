@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.block import BlockTable
 from codesign_opt.analytical.block_cache import shared_block_table
-from codesign_opt.analytical.block_spaces import BlockSpaces, block_spaces
+from codesign_opt.analytical.block_spaces import SPACE_KEY, BlockSpaces, block_spaces
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.estimate import Estimate
 from codesign_opt.analytical.groups import Groups
@@ -22,7 +22,7 @@ from codesign_opt.analytical.memory import MemoryNeeds, memory_needs
 from codesign_opt.analytical.model import Inputs, Tables, completed, with_shards
 from codesign_opt.analytical.optimizer import OptimizerSpaces, OptimizerTable, optimizer_spaces, optimizer_table
 from codesign_opt.analytical.overheads import OverheadColumns
-from codesign_opt.analytical.part_tables import end_keys, mean_of, recomputed_share
+from codesign_opt.analytical.part_tables import block_keys_of, distinct, end_keys, mean_of, recomputed_share
 from codesign_opt.analytical.parts import Part
 from codesign_opt.analytical.schedule import ScheduleCounts, schedule_counts
 from codesign_opt.analytical.shapes import WorkloadColumns, workload_columns
@@ -161,14 +161,20 @@ class _SpaceTables:
         self.kinds = Kinds.all_of([workload])
         every = np.arange(len(keys.splits))
         block, optimizer = keys.block_keys(every, tiers=1), keys.optimizer_keys()
+        of_space = {name: block[name] for name in (*SPACE_KEY, "workload")}
+
+        def spaces(kind: Workload, keys: Mapping[str, Array], part: Part = Part.BLOCK) -> BlockSpaces:
+            rows, index = distinct(keys)
+            return block_spaces([kind], rows, reproduce, part).take(index)
+
         kinds = self.kinds.workloads
-        self.spaces = [block_spaces([kind], block, reproduce) for kind in kinds]
+        self.spaces = [spaces(kind, block_keys_of(kind, of_space)) for kind in kinds]
         self.states = [optimizer_spaces([kind], optimizer, reproduce) for kind in kinds]
         self._ends: list[tuple[BlockSpaces, OptimizerSpaces]] = []
         if workload.vocabulary:
             self._ends = [
                 (
-                    block_spaces([workload], end_keys(block), reproduce, part),
+                    spaces(workload, end_keys(of_space), part),
                     optimizer_spaces([workload], end_keys(optimizer), reproduce, part),
                 )
                 for part in _ENDS
@@ -215,7 +221,7 @@ class GridTimes:
         if workload.vocabulary:
             self._ends = [
                 (
-                    shared_block_table(workload, system, end_keys(block), reproduce, part),
+                    shared_block_table(workload, system, block, reproduce, part),
                     optimizer_table([workload], [system], end_keys(optimizer), reproduce, part),
                 )
                 for part in _ENDS

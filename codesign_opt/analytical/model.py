@@ -25,7 +25,7 @@ from codesign_opt.analytical.optimizer import (
     optimizer_table,
 )
 from codesign_opt.analytical.overheads import overhead_columns
-from codesign_opt.analytical.part_tables import PartTables, end_keys, mean_of_tables, partly_recomputed
+from codesign_opt.analytical.part_tables import PartTables, distinct, end_keys, mean_of_tables, partly_recomputed
 from codesign_opt.analytical.parts import Part
 from codesign_opt.analytical.schedule import (
     ChunkTimes,
@@ -207,26 +207,16 @@ def _part(
     part: Part,
 ) -> PartTables:
     """Tables of one part of the stack for every row."""
-    block, of_block = _distinct({name: rows[name] for name in (*BLOCK_KEY, "workload", "system")})
-    space, of_space = _distinct({name: rows[name] for name in (*SPACE_KEY, "workload")})
+    block, of_block = distinct({name: rows[name] for name in (*BLOCK_KEY, "workload", "system")})
+    space, of_space = distinct({name: rows[name] for name in (*SPACE_KEY, "workload")})
     names = (*OPTIMIZER_KEY, "shards", "expert_shards", "workload", "system")
-    optimizer, of_optimizer = _distinct({name: rows[name] for name in names})
+    optimizer, of_optimizer = distinct({name: rows[name] for name in names})
     return PartTables(
         blocks=block_table(workloads, systems, block, reproduce, part).take(of_block),
         spaces=block_spaces(workloads, space, reproduce, part).take(of_space),
         optimizer=optimizer_table(workloads, systems, optimizer, reproduce, part).take(of_optimizer),
         state=optimizer_spaces(workloads, optimizer, reproduce, part).take(of_optimizer),
     )
-
-
-def _distinct(columns: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-    """The distinct rows, and for each row the index of its distinct row."""
-    inverse = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
-    for values in columns.values():
-        _, code = np.unique(values, return_inverse=True)
-        _, inverse = np.unique(inverse * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
-    _, first = np.unique(inverse, return_index=True)
-    return {name: values[first] for name, values in columns.items()}, inverse
 
 
 def _step_times(
@@ -251,7 +241,8 @@ def _step_times(
     if np.any(chunk.gathered_e):
         exchange_exposed = exchange_exposed + over(chunk.gathered_b, chunk.gathered_e)
     if tables.ends is not None:
-        added = tables.ends.times(inputs.strategies, counts, inputs.groups, inputs.hardware, inputs.reproduce)
+        stage = counts.v * (chunk.chf + chunk.chb)
+        added = tables.ends.times(inputs.strategies, counts, stage, inputs.groups, inputs.hardware, inputs.reproduce)
         forward, backward = forward + added.forward, backward + added.backward
         optimizer, bubble = optimizer + added.optimizer, bubble + added.bubble
         tp_communication = tp_communication + added.tp_communication

@@ -14,6 +14,7 @@ from codesign_opt.analytical.block_spaces import BlockSpaces
 from codesign_opt.analytical.optimizer import OptimizerSpaces, OptimizerTable
 from codesign_opt.strategies import Recompute
 from codesign_opt.strategies.table import DEFAULT_COLUMNS, OPTION_CODES
+from codesign_opt.workloads import Workload
 
 Array = NDArray[Any]
 Columns = TypeVar("Columns")
@@ -88,13 +89,37 @@ _END_COLUMNS = frozenset(
     }
 )  # fmt: skip
 
-_ELSEWHERE = {"cp_inner": 1, "ep_inner": 1, "expert_shards": 1}
+_PLAIN = {**DEFAULT_COLUMNS, "tp_inner": 1, "cp_inner": 1, "ep_inner": 1, "expert_shards": 1}
 
 
 def end_keys(keys: Mapping[str, Array]) -> dict[str, Array]:
     """Keys of blocks as keys of the ends: what these do not depend on is the same for all."""
-    plain = {**DEFAULT_COLUMNS, **_ELSEWHERE}
     return {
-        name: values if name in _END_COLUMNS or name not in plain else np.full_like(values, plain[name])
+        name: values if name in _END_COLUMNS or name not in _PLAIN else np.full_like(values, _PLAIN[name])
         for name, values in keys.items()
     }
+
+
+def block_keys_of(workload: Workload, keys: Mapping[str, Array]) -> dict[str, Array]:
+    """Keys of a workload's blocks, equal where they differ in nothing that these blocks depend on."""
+    without = {
+        ("cp_exchange", "cp_tier", "cp_inner"): keys["cp"] == 1,
+        ("ep", "etp", "ep_tier", "ep_inner", "expert_shards"): np.full(len(keys["cp"]), workload.experts is None),
+        # Without tensor parallelism there is nothing that could be hidden.
+        ("tp_overlap", "tp_tier", "tp_inner"): keys["tp"] == 1,
+    }
+    same = {
+        name: np.where(where, _PLAIN[name], keys[name]).astype(keys[name].dtype)
+        for names, where in without.items()
+        for name in names
+        if name in keys
+    }
+    return {**keys, **same}
+
+
+def distinct(keys: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+    """The distinct rows of some columns, and for each row the index of its distinct row."""
+    packed = np.ascontiguousarray(np.stack([values.astype(np.int64) for values in keys.values()], axis=1))
+    rows = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    return {name: values[first] for name, values in keys.items()}, inverse.ravel()

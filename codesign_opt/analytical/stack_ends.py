@@ -1,7 +1,8 @@
 """Time and memory of what stands before the first block and after the last (docs/model.md derives it).
 
-With one stage both ends are on it. With several, the first has the embedding and the last the output projection; the
-slower of the two sets the pace, and the other is passed once more as the pipeline fills and drains.
+With one stage both ends are on it. With several, the first has the embedding and the last the output projection, and
+either may have fewer blocks than others. What one of them takes beyond the fullest stage sets the pace; the rest of
+both is passed once as the pipeline fills and drains.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class EndTimes:
     """Seconds of a step that the ends add, by what they count as.
 
     Attributes:
-        forward, backward, tp_communication, optimizer, dp_communication: Of the slower end, over the batch.
-        bubble: Of the other one, once.
+        forward, backward, tp_communication, optimizer, dp_communication: Of the end that sets the pace, over the batch.
+        bubble: The rest of both, once.
     """
 
     forward: Array
@@ -105,23 +106,30 @@ class Ends:
         self,
         strategies: Mapping[str, Array],
         counts: ScheduleCounts,
+        stage: Array,
         groups: Groups,
         hardware: Hardware,
         reproduce: Set[Erratum],
     ) -> EndTimes:
-        """What the ends add to a step."""
+        """What the ends add to a step whose fullest stage takes `stage` seconds for a microbatch, without them."""
         p, m = counts.p, counts.m
         tr = strategies["training"].astype(np.float64)
         passes = [_Passes.of(end.blocks, tr) for end in (self.first, self.last)]
-        slower = passes[1].total >= passes[0].total
-        paces = [np.where(p == 1, True, chosen) for chosen in (~slower, slower)]
+        # What an end takes beyond the blocks that its stage has fewer.
+        over = [np.maximum(one.total - less * stage / counts.N, 0.0)
+                for one, less in zip(passes, _fewer_blocks(strategies, counts), strict=True)]  # fmt: skip
+        paces = [np.where(p == 1, True, chosen) for chosen in (over[0] > over[1], over[0] <= over[1])]
+        shares = [
+            np.where(pace, np.where(p == 1, 1.0, _share(extra, one.total)), 0.0)
+            for pace, extra, one in zip(paces, over, passes, strict=True)
+        ]
         here = self.held.present.astype(np.float64)
 
         def over_batch(name: str) -> Array:
-            values = [np.where(pace, getattr(end, name), 0.0) for pace, end in zip(paces, passes, strict=True)]
+            values = [share * getattr(end, name) for share, end in zip(shares, passes, strict=True)]
             return np.asarray(here * m * (values[0] + values[1]))
 
-        waiting = np.where(p == 1, 0.0, np.where(slower, passes[0].total, passes[1].total))
+        waiting = passes[0].total + passes[1].total - np.maximum(*over)
         steps = [self.first.optimizer.T, self.last.optimizer.T * self.held.own]
         return EndTimes(
             forward=over_batch("forward"),
@@ -129,7 +137,7 @@ class Ends:
             tp_communication=over_batch("communication"),
             optimizer=here * np.where(p == 1, steps[0] + steps[1], np.maximum(*steps)),
             dp_communication=here * self._exchange(strategies, p, groups, hardware, reproduce),
-            bubble=here * waiting,
+            bubble=here * np.where(p == 1, 0.0, waiting),
         )
 
     def _exchange(
@@ -156,6 +164,17 @@ class Ends:
         two = np.array(2.0)
         between = hardware.transfer_time(strategies["pp_tier"], "all_reduce", shared, two)
         return np.asarray(strategies["training"] * (exposed + np.where(shared > 0, between, 0.0)))
+
+
+def _fewer_blocks(strategies: Mapping[str, Array], counts: ScheduleCounts) -> tuple[Array, Array]:
+    """Blocks that the first and the last stage have fewer than the fullest; what does not divide is missing late."""
+    first, last = strategies["first_stage_less"], strategies["last_stage_less"]
+    uneven = first + last < counts.R
+    return first, last + uneven
+
+
+def _share(part: Array, whole: Array) -> Array:
+    return part / np.where(whole > 0, whole, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

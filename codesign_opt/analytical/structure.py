@@ -16,6 +16,9 @@ from codesign_opt.workloads.transformer import QueryKeyNorm
 
 Array = NDArray[Any]
 
+CHUNK_ROWS = 2048
+"""Rows whose operations are evaluated at once, so that an (operation, key) array stays in the processor's cache."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadStructure:
@@ -90,7 +93,7 @@ class Structure:
 def structures(
     workloads: Sequence[Workload], keys: Mapping[str, Array]
 ) -> Iterator[tuple[Structure, Array, dict[str, Array]]]:
-    """Each structure among some keys, with the rows that have it, and these rows."""
+    """Each structure among some keys, with rows that have it, and these rows; at most `CHUNK_ROWS` of them at once."""
     shapes = [WorkloadStructure.of(workload) for workload in workloads]
     distinct = list(dict.fromkeys(shapes))
     number = np.array([distinct.index(shape) for shape in shapes])[keys["workload"]]
@@ -98,17 +101,15 @@ def structures(
     exchange = np.where(keys["cp"] > 1, keys["cp_exchange"].astype(np.int64) + 1, 0)
     code = ((number * 4 + exchange) * 2 + keys["attention_kernel"]) * 4 + keys["attention"] * 2 + overlapped
     for value in np.unique(code):
-        rows = np.flatnonzero(code == value)
-        part = {name: values[rows] for name, values in keys.items()}
-        first = {name: int(values[0]) for name, values in part.items()}
-        yield (
-            Structure(
-                workload=distinct[int(number[rows[0]])],
-                multiquery=first["attention"] == OPTION_CODES[Attention.MULTIQUERY],
-                overlapped=bool(overlapped[rows[0]]),
-                flash=first["attention_kernel"] == OPTION_CODES[AttentionKernel.FLASH],
-                context=list(CpExchange)[first["cp_exchange"]] if first["cp"] > 1 else None,
-            ),
-            rows,
-            part,
+        members = np.flatnonzero(code == value)
+        first = {name: int(values[members[0]]) for name, values in keys.items()}
+        structure = Structure(
+            workload=distinct[int(number[members[0]])],
+            multiquery=first["attention"] == OPTION_CODES[Attention.MULTIQUERY],
+            overlapped=bool(overlapped[members[0]]),
+            flash=first["attention_kernel"] == OPTION_CODES[AttentionKernel.FLASH],
+            context=list(CpExchange)[first["cp_exchange"]] if first["cp"] > 1 else None,
         )
+        for start in range(0, len(members), CHUNK_ROWS):
+            rows = members[start : start + CHUNK_ROWS]
+            yield structure, rows, {name: values[rows] for name, values in keys.items()}

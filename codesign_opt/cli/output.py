@@ -117,6 +117,20 @@ def differing(table: Table, columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name in list(table) and len(set(table[name].tolist())) > 1]
 
 
+def telling(table: Table, columns: Sequence[str]) -> list[str]:
+    """Some columns, and further ones of a strategy that hold anything but their default in any row."""
+    from codesign_opt.strategies.table import DEFAULT_COLUMNS, OPTION_COLUMNS
+
+    def default(name: str) -> object:
+        value = DEFAULT_COLUMNS[name]
+        return list(OPTION_COLUMNS[name])[value].value if name in OPTION_COLUMNS else value
+
+    silent = ("gather_redo", "fused_activation", "datatype", "training", "tp_tier", "pp_tier", "dp_tier", "vpp",
+              "recompute", "attention", "cp_tier", "ep_tier")  # fmt: skip
+    further = [name for name in DEFAULT_COLUMNS if name in list(table) and name not in (*columns, *silent)]
+    return [*columns, *(name for name in further if any(value != default(name) for value in table[name].tolist()))]
+
+
 def common_text(table: Table, columns: Sequence[str]) -> str:
     """What all rows have in common, in a sentence; "" where there is nothing."""
     import textwrap

@@ -106,16 +106,16 @@ def page_details(study: Study, table: Table) -> dict[str, Any]:
 
 def front_text(study: Study, table: Table) -> str:
     """The most telling columns of a front or of candidates, in lines that fit."""
-    from codesign_opt.cli.output import readable_table
+    from codesign_opt.cli.output import readable_table, telling
 
-    return readable_table(table, _columns(study, table), _OTHER_COLUMNS)
+    return readable_table(table, _columns(study, table), telling(table, _OTHER_COLUMNS))
 
 
 def result_text(study: Study) -> str:
     """The front of a study, or its best strategies, with all that tells them apart, where it has one objective."""
     import numpy as np
 
-    from codesign_opt.cli.output import common_text, differing, readable_table
+    from codesign_opt.cli.output import common_text, differing, readable_table, telling
 
     if not feasible_trials(study):
         return str(nothing_feasible(study))
@@ -126,8 +126,9 @@ def result_text(study: Study) -> str:
         text = f"Pareto front of {objectives(study)}:\n{front_text(study, shown)}"
         return text if shown.rows == front.rows else f"{text}\n\n{shown.rows} of {front.rows} points, evenly spread"
     table = best_candidates(study)
-    text = readable_table(table, [*_columns(study, table), *differing(table, _OTHER_COLUMNS)])
-    return f"best strategies by {objectives(study)}:\n{text}\n\n{common_text(table, _OTHER_COLUMNS)}".rstrip()
+    others = telling(table, _OTHER_COLUMNS)
+    text = readable_table(table, [*_columns(study, table), *differing(table, others)])
+    return f"best strategies by {objectives(study)}:\n{text}\n\n{common_text(table, others)}".rstrip()
 
 
 def best_candidates(study: Study) -> Table:

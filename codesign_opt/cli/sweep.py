@@ -117,7 +117,16 @@ def _write_all(output: Path | None, *, quiet: bool, **keys: Any) -> None:
 
 
 def _write(result: SweepResult, objectives: list[str], *, quiet: bool, json: bool) -> None:
-    from codesign_opt.cli.output import common_text, differing, note, readable_table, table_document, write, write_json
+    from codesign_opt.cli.output import (
+        common_text,
+        differing,
+        note,
+        readable_table,
+        table_document,
+        telling,
+        write,
+        write_json,
+    )
 
     if not quiet:
         note(f"{result.seconds:.2f} s, {result.legal / max(result.seconds, 1e-9):,.0f} strategies a second")
@@ -136,8 +145,9 @@ def _write(result: SweepResult, objectives: list[str], *, quiet: bool, json: boo
         return
     write(_counts(result))
     write("")
-    write(readable_table(table, ["rank", *objectives, *_COLUMNS, *differing(table, _OTHER_COLUMNS)]))
-    if common := common_text(table, _OTHER_COLUMNS):
+    others = telling(table, _OTHER_COLUMNS)
+    write(readable_table(table, ["rank", *objectives, *_COLUMNS, *differing(table, others)]))
+    if common := common_text(table, others):
         write("\n" + common)
 
 

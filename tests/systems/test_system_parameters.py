@@ -23,9 +23,9 @@ def test_parameters_have_values_and_units() -> None:
     assert known["network_tiers.0.all_reduce.offset"] == (1.0, "1")
     assert known["price.processor"] == (20000.0, "$")
     assert known["power.busy"] == (700.0, "W")
-    # four engines; two memory tiers of two; two network tiers of five and four collectives of two; price; power;
-    # overheads
-    assert len(known) == 4 + 2 * 2 + 2 * (5 + 4 * 2) + 2 + 2 + 4
+    # four engines; two memory tiers of two; two network tiers of six and four collectives of two; price; power;
+    # overheads; launch
+    assert len(known) == 4 + 2 * 2 + 2 * (6 + 4 * 2) + 2 + 2 + 4 + 1
 
 
 def test_setting_what_is_there_changes_nothing() -> None:
