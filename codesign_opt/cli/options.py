@@ -60,6 +60,9 @@ WORKLOAD = typer.Option(
     "--workload", metavar="NAME|FILE", help="What is computed: a catalogue name, or a TOML or JSON file.",
     autocompletion=shipped("workloads"),
 )  # fmt: skip
+SEQUENCE_LENGTH = typer.Option(
+    "--sequence-length", metavar="N", show_default=False, help="Tokens in a sequence, instead of the workload's own."
+)
 SYSTEM = typer.Option(
     "--system", metavar="NAME|FILE", help="The machine: a catalogue name, or a TOML or JSON file.",
     autocompletion=shipped("systems"),

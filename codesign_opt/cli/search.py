@@ -84,6 +84,7 @@ def search(
     processors: Annotated[str | None, _PROCESSORS] = None,
     batch: Annotated[str | None, options.BATCH] = None,
     datatype: Annotated[str | None, options.DATATYPE] = None,
+    sequence_length: Annotated[str | None, options.SEQUENCE_LENGTH] = None,
     budget: Annotated[str | None, _BUDGET] = None,
     database: Annotated[str, options.DATABASE] = options.DEFAULT_DATABASE,
     name: Annotated[str | None, _NAME] = None,
@@ -115,10 +116,13 @@ def search(
     """
     from codesign_opt.cli import values
     from codesign_opt.cli.study_input import StudyChanges
+    from codesign_opt.cli.workload_input import workload_key
 
+    if sequence_length is not None and workload is None:
+        raise InputError("--sequence-length says how long --workload is", "add --workload")
     keys = {
         "name": name,
-        "workload": workload,
+        "workload": None if workload is None else workload_key(workload, sequence_length, quiet=quiet),
         "system": system,
         "processors": None if processors is None else values.processors(processors),
         "batch": None if batch is None else values.whole_number(batch, "--batch"),

@@ -89,6 +89,7 @@ def simulate(
     trial: Annotated[str | None, _TRIAL] = None,
     rank: Annotated[str | None, _RANK] = None,
     workload: Annotated[str | None, _WORKLOAD] = None,
+    sequence_length: Annotated[str | None, options.SEQUENCE_LENGTH] = None,
     system: Annotated[str | None, _SYSTEM] = None,
     strategy: Annotated[Path | None, _STRATEGY] = None,
     schedule: Annotated[str | None, _SCHEDULE] = None,
@@ -122,8 +123,9 @@ def simulate(
     }  # fmt: skip
     candidate = {"--study": study, "--trial": trial, "--rank": rank}
     files = {"--workload": workload, "--system": system, "--strategy": strategy}
+    lengths = {"--sequence-length": sequence_length}
     if graph is not None:
-        _require_absent({**candidate, **files, **settings}, "it is about a step, and a graph is given")
+        _require_absent({**candidate, **files, **lengths, **settings}, "it is about a step, and a graph is given")
         if topology is None:
             raise InputError("--topology: missing", "a graph needs the file of a network to run on")
         _simulate_graph(
@@ -148,7 +150,7 @@ def simulate(
         _require_absent({"--contention": contention or None}, f"with the engine '{engine}' nothing is shared")
     if study is None:
         _require_absent(candidate, "it is about a study, and --study is missing")
-        question = _question_of_files(files, reproduce)
+        question = _question_of_files(files, sequence_length, reproduce)
     else:
         _require_absent(files, "the study says it")
         question = _question_of_study(study, trial, rank, reproduce, database)
@@ -201,17 +203,18 @@ def _question_of_study(
     )
 
 
-def _question_of_files(files: Mapping[str, Any], reproduce: str | None) -> Question:
-    from codesign_opt.catalog import resolve_system, resolve_workload
+def _question_of_files(files: Mapping[str, Any], sequence_length: str | None, reproduce: str | None) -> Question:
+    from codesign_opt.catalog import resolve_system
     from codesign_opt.cli.simulation_output import Question
     from codesign_opt.cli.strategy_input import strategy
+    from codesign_opt.cli.workload_input import workload_of
 
     for name, value in files.items():
         if value is None:
             raise InputError(f"{name}: missing", "give --study, or --workload, --system and --strategy, or a graph")
     system = resolve_system(files["--system"], where="--system")
     return Question(
-        workload=resolve_workload(files["--workload"], where="--workload"),
+        workload=workload_of(files["--workload"], sequence_length),
         system=system,
         strategy=strategy(files["--strategy"], {}, system),
         reproduce=_errata(reproduce or "none"),

@@ -121,8 +121,16 @@ def _without_file(changes: StudyChanges) -> dict[str, Any]:
     if missing:
         needed = ", ".join(f"--{name}" for name in _REQUIRED)
         raise InputError(f"{missing[0]}: missing", f"a study without a file needs {needed}")
-    workload, system = (Path(changes.keys[name]).stem for name in ("workload", "system"))
+    workload, system = (_short_name(changes.keys[name]) for name in ("workload", "system"))
     return {"name": f"{workload}-on-{system}"}
+
+
+def _short_name(given: Any) -> str:
+    """What to call a workload or system: its own name, that of its file, or that of the folder of a `config.json`."""
+    if isinstance(given, Mapping):
+        return str(given["name"])
+    path = Path(given)
+    return path.parent.name if path.name == "config.json" and path.parent.name else path.stem
 
 
 def _changed(data: Mapping[str, Any], changes: StudyChanges, *, folder: Path | None) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def sweep(
     processors: Annotated[str, options.PROCESSORS],
     batch: Annotated[str, options.BATCH],
     datatype: Annotated[str, options.DATATYPE] = "float16",
+    sequence_length: Annotated[str | None, options.SEQUENCE_LENGTH] = None,
     limit: Annotated[list[str] | None, options.LIMITS] = None,
     uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
@@ -65,13 +66,15 @@ def sweep(
     from codesign_opt.cli import values
     from codesign_opt.cli.output import write_table_file
     from codesign_opt.cli.progress import waiting
+    from codesign_opt.cli.workload_input import workload_of
     from codesign_opt.reports import format_for
 
     if output is not None:
         format_for(output)
+    shape = workload_of(workload, sequence_length, quiet=quiet)
     if every:
         _write_all(
-            output, quiet=quiet, workload=workload, system=system,
+            output, quiet=quiet, workload=shape, system=system,
             processors=values.whole_number(processors, "--processors"), batch=values.whole_number(batch, "--batch"),
             datatype=values.choice(datatype, "--datatype", options.DATATYPES), limits=values.limits(limit or ()),
             uneven_stages=uneven_stages, all_divisors=all_divisors, constraints=constraint or (), reproduce=reproduce,
@@ -79,7 +82,7 @@ def sweep(
         return
     with naming_options("sweep", _KEYS), waiting("evaluating every strategy", quiet=quiet):
         result = api.sweep(
-            workload,
+            shape,
             system,
             processors=values.whole_number(processors, "--processors"),
             batch=values.whole_number(batch, "--batch"),
@@ -94,7 +97,7 @@ def sweep(
         )
     named = [text.split()[-1] for text in objective or ()]
     if output is not None:
-        write_table_file(result.table, output, title=f"{workload} on {processors} × {system}", axes=named)
+        write_table_file(result.table, output, title=f"{shape.name} on {processors} × {system}", axes=named)
     _write(result, named, quiet=quiet, json=json)
 
 

@@ -71,6 +71,13 @@ DEFAULT_COLUMNS: Mapping[str, Any] = {
 }
 """What a column holds where nothing is said."""
 
+DEFAULT_WORDS: Mapping[str, Any] = {
+    field.name: getattr(field.default, "value", field.default)
+    for field in fields(Strategy)
+    if field.default is not MISSING
+}
+"""The same in words: what a row holds that was stored before there was the column."""
+
 
 class StrategyTable(Mapping[str, NDArray[Any]]):
     """Named columns of equal length: int64 counts, bool flags, and int8 codes of words (`OPTION_COLUMNS`).

@@ -20,7 +20,7 @@ from codesign_opt.studies.free_parameters import FreeParameter
 from codesign_opt.studies.processors import ProcessorChoice
 from codesign_opt.studies.schema import StrategiesFile
 from codesign_opt.studies.specification import StudySpecification, strategy_space
-from codesign_opt.systems import System
+from codesign_opt.systems import NetworkTier, System
 from codesign_opt.systems.parameters import KINDS
 from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
@@ -32,6 +32,17 @@ _NOT_COMPARED = ("name", "budget")
 """A study by another name, or with a bigger budget, is not another study."""
 
 _EXACT = 17
+
+_SINCE_FORMAT_1: Mapping[type, frozenset[str]] = {
+    Workload: frozenset(
+        field.name for field in dataclasses.fields(Workload) if field.default is not dataclasses.MISSING
+    ),
+    System: frozenset({"memory_overheads", "launch", "fused_attention"}),
+    NetworkTier: frozenset({"latency_per_member"}),
+}
+"""Fields that were added later. They are left out where they hold their default, so that a study stored before has the
+hash that it had.
+"""
 
 
 def specification_to_dict(specification: StudySpecification) -> dict[str, Any]:
@@ -109,7 +120,11 @@ def _plain(node: Any) -> Any:
     if isinstance(node, Enum):
         return node.value
     if dataclasses.is_dataclass(node):
-        return {field.name: _plain(getattr(node, field.name)) for field in dataclasses.fields(node)}
+        later = _SINCE_FORMAT_1.get(type(node), frozenset())
+        values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+        defaults = {field.name: field.default for field in dataclasses.fields(node)}
+        said = [name for name, value in values.items() if name not in later or value != defaults[name]]
+        return {name: _plain(values[name]) for name in said}
     if isinstance(node, Mapping):
         return {str(key): _plain(value) for key, value in node.items()}
     if isinstance(node, tuple | list):

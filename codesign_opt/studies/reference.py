@@ -11,7 +11,7 @@ from typing import Any
 from codesign_opt.catalog import resolve_system
 from codesign_opt.objectives import METRICS
 from codesign_opt.studies.schema import StudyFile
-from codesign_opt.systems import Power
+from codesign_opt.systems import FusedAttention, Power
 from codesign_opt.systems.parameters import KINDS, parameters
 
 _EXAMPLE_SYSTEM = "h100-price-study"
@@ -63,7 +63,9 @@ def _parameter_rows() -> list[tuple[str, ...]]:
     assert system.price is not None
     price = dataclasses.replace(system.price, hourly=1.0)
     rows = {}
-    for path in parameters(dataclasses.replace(system, price=price, power=Power(busy=1.0, idle=1.0))):
+    fused = FusedAttention(forward_efficiency=0.5, backward_efficiency=0.5, half_head_size=0.0)
+    full = dataclasses.replace(system, price=price, power=Power(busy=1.0, idle=1.0), fused_attention=fused)
+    for path in parameters(full):
         pattern = re.sub(r"^(matrix|vector)\.\w+", r"\1.DATATYPE", re.sub(r"\.\d+\.", ".N.", path))
         kind = KINDS[path.rpartition(".")[2]]
         rows[pattern] = (f"`{pattern}`", "" if kind.unit == "1" else kind.unit, kind.allowed)

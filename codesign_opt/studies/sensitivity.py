@@ -374,4 +374,4 @@ def _front(study: Study, top: int) -> Iterator[tuple[int, Point, Mapping[str, An
         raise InputError(f"study '{study.name}' has no feasible trial", "run it further, or loosen its constraints")
     points = {evaluation.number: evaluation.point for evaluation in study.evaluations}
     for row in front.take(np.arange(min(top, front.rows))).to_dicts():
-        yield row["trial"], points[row["trial"]], {name: row[name] for name in COLUMNS}
+        yield row["trial"], points[row["trial"]], {name: row[name] for name in COLUMNS if name in row}

@@ -14,6 +14,7 @@ from codesign_opt.db import CandidateRecord, Database, EvaluationRecord, Refinem
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.objectives import METRICS, Objective, pareto_front
 from codesign_opt.simulation.version import SIMULATOR_VERSION
+from codesign_opt.strategies.table import DEFAULT_WORDS
 from codesign_opt.studies.canonical import specification_from_dict
 from codesign_opt.studies.points import PROCESSORS, Point, fitted_paths
 from codesign_opt.studies.specification import StudySpecification
@@ -202,7 +203,7 @@ class Study:
             if name in present and name not in first:
                 columns[name] = self._estimated(rows, name)
         for name in dict.fromkeys(name for row in rows for name in row.strategy):
-            columns[name] = [row.strategy.get(name) for row in rows]
+            columns[name] = [row.strategy.get(name, DEFAULT_WORDS.get(name)) for row in rows]
         return Table(columns, self._units)
 
 

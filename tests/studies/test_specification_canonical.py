@@ -171,3 +171,17 @@ def test_a_study_of_a_foreign_system_is_stored_as_well() -> None:
     first = everything()
     foreign = dataclasses.replace(first, system=resolve_system("a100-80e"))
     assert specification_from_dict(json.loads(json.dumps(specification_to_dict(foreign)))) == foreign
+
+
+def test_a_study_stored_before_fields_were_added_is_the_same_study() -> None:
+    # What it was before workloads had a vocabulary and systems memory overheads.
+    stored = "ecc03043d7e6e4b4a8ebf11893f8c5cacde6ad4314fb53463dbd8c328ea784b4"
+    assert specification_hash(read_study(study_path("default"))) == stored
+
+
+def test_a_field_that_was_added_counts_where_it_says_something() -> None:
+    study = read_study(study_path("default"))
+    worded = dataclasses.replace(study.workload, vocabulary=50_257)
+    with_words = dataclasses.replace(study, workload=worded)
+    assert specification_hash(with_words) != specification_hash(study)
+    assert specification_from_dict(specification_to_dict(with_words)) == with_words
