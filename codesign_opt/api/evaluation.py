@@ -113,6 +113,7 @@ def sweep(
     limits: Mapping[str, Any] | None = None,
     uneven_stages: bool = False,
     all_divisors: bool = False,
+    target: str = "free",
     objectives: str | Sequence[str] = "step_time",
     constraints: str | Sequence[str] = (),
     top: int = 10,
@@ -129,6 +130,7 @@ def sweep(
         limits: Dimension to the value or values that it may take; everything legal where it is missing.
         uneven_stages: Also stages with different numbers of blocks.
         all_divisors: Also what is legal but seldom worth trying (see `strategies.space`).
+        target: Framework that is to run them (`strategies.targets`); what it refuses is left out.
         objectives: Metrics; strategies are ranked by the first that depends on the strategy.
         constraints: Texts such as "memory_tier1_used <= 70 GiB".
         top: How many strategies to return.
@@ -141,8 +143,8 @@ def sweep(
     start = time.perf_counter()
     question = _question(
         workload, system, processors=processors, batch=batch, datatype=datatype, limits=limits,
-        uneven_stages=uneven_stages, all_divisors=all_divisors, objectives=objectives, constraints=constraints,
-        top_k=top, reproduce=reproduce,
+        uneven_stages=uneven_stages, all_divisors=all_divisors, target=target, objectives=objectives,
+        constraints=constraints, top_k=top, reproduce=reproduce,
     )  # fmt: skip
     answer = solve(question)
     if answer.estimate is None:
@@ -177,6 +179,7 @@ def sweep_all(
     limits: Mapping[str, Any] | None = None,
     uneven_stages: bool = False,
     all_divisors: bool = False,
+    target: str = "free",
     constraints: str | Sequence[str] = (),
     reproduce: str | Sequence[str] = "none",
     progress: Callable[[int, int, float], None] | None = None,
@@ -187,7 +190,8 @@ def sweep_all(
     name only when it is whole.
 
     Args:
-        workload, system, processors, batch, datatype, limits, uneven_stages, all_divisors: As for `sweep`.
+        workload, system, processors, batch, datatype, limits, uneven_stages, all_divisors, target: As for
+            `sweep`.
         output: The file to write.
         constraints, reproduce: As for `sweep`.
         progress: Called with the rows written, all rows, and the seconds since the start.
@@ -201,8 +205,8 @@ def sweep_all(
 
     question = _question(
         workload, system, processors=processors, batch=batch, datatype=datatype, limits=limits,
-        uneven_stages=uneven_stages, all_divisors=all_divisors, objectives="step_time", constraints=constraints,
-        top_k=1, reproduce=reproduce,
+        uneven_stages=uneven_stages, all_divisors=all_divisors, target=target, objectives="step_time",
+        constraints=constraints, top_k=1, reproduce=reproduce,
     )  # fmt: skip
     return write_parquet_stream(
         stream(question, codes=True),
@@ -240,11 +244,12 @@ def _question(
     limits: Mapping[str, Any] | None,
     uneven_stages: bool,
     all_divisors: bool,
+    target: str,
     **keys: Any,
 ) -> ExactQuestion:
     """The question of a sweep, read as a study file is, so that both refuse the same."""
     lists = {name: _listed(keys[name]) for name in ("objectives", "constraints", "reproduce")}
-    strategies = {**(limits or {}), "uneven_stages": uneven_stages, "all_divisors": all_divisors}
+    strategies = {**(limits or {}), "uneven_stages": uneven_stages, "all_divisors": all_divisors, "target": target}
     data = {"workload": _as_data(workload), "system": _as_data(system), "strategies": strategies, **keys, **lists}
     specification = study_from_dict(data, where="sweep")
     if hardware_dimensions(specification):

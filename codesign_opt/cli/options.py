@@ -86,6 +86,10 @@ LIMITS = typer.Option(
 )  # fmt: skip
 UNEVEN_STAGES = typer.Option("--uneven-stages", help="Also stages of different numbers of blocks.")
 ALL_DIVISORS = typer.Option("--all-divisors", help="Also what is legal but seldom worth trying.")
+TARGET = typer.Option(
+    "--target", metavar="|".join(TARGETS), show_default=False, autocompletion=words(TARGETS),
+    help="Framework that is to run the strategies: what it refuses is left out.",
+)  # fmt: skip
 REPRODUCE = typer.Option("--reproduce", metavar="all|none|E2,E7", help="Errata of the published tool to reproduce.")
 DATABASE = typer.Option(
     "--db", metavar="URL", envvar=DATABASE_VARIABLE,

@@ -100,6 +100,7 @@ def search(
     limit: Annotated[list[str] | None, options.LIMITS] = None,
     uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
+    target: Annotated[str | None, options.TARGET] = None,
     reproduce: Annotated[str | None, options.REPRODUCE] = None,
     polish: Annotated[str, _POLISH] = "0",
     refine: Annotated[str | None, _REFINE] = None,
@@ -136,12 +137,13 @@ def search(
         "top_k": None if top_k is None else values.whole_number(top_k, "--top-k"),
         "reproduce": reproduce,
     }
-    switches = {"uneven_stages": uneven_stages, "all_divisors": all_divisors}
+    framework = None if target is None else values.choice(target, "--target", options.TARGETS)
+    switches = {"uneven_stages": uneven_stages, "all_divisors": all_divisors, "target": framework}
     changes = StudyChanges(
         keys={key: value for key, value in keys.items() if value is not None},
         settings=values.settings(settings or ()),
         free=values.free_parameters(free or ()),
-        strategies=values.limits(limit or ()) | {key: True for key, given in switches.items() if given},
+        strategies=values.limits(limit or ()) | {key: given for key, given in switches.items() if given},
     )
     if gap is not None and not certify:
         raise InputError("--gap says what --certify may leave unproven", "add --certify")

@@ -48,6 +48,7 @@ def sweep(
     limit: Annotated[list[str] | None, options.LIMITS] = None,
     uneven_stages: Annotated[bool, options.UNEVEN_STAGES] = False,
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
+    target: Annotated[str, options.TARGET] = "free",
     objective: Annotated[list[str] | None, options.OBJECTIVES] = None,
     constraint: Annotated[list[str] | None, options.CONSTRAINTS] = None,
     top: Annotated[str, _TOP] = "10",
@@ -71,13 +72,15 @@ def sweep(
 
     if output is not None:
         format_for(output)
+    framework = values.choice(target, "--target", options.TARGETS)
     shape = workload_of(workload, sequence_length, quiet=quiet)
     if every:
         _write_all(
             output, quiet=quiet, workload=shape, system=system,
             processors=values.whole_number(processors, "--processors"), batch=values.whole_number(batch, "--batch"),
             datatype=values.choice(datatype, "--datatype", options.DATATYPES), limits=values.limits(limit or ()),
-            uneven_stages=uneven_stages, all_divisors=all_divisors, constraints=constraint or (), reproduce=reproduce,
+            uneven_stages=uneven_stages, all_divisors=all_divisors, target=framework, constraints=constraint or (),
+            reproduce=reproduce,
         )  # fmt: skip
         return
     with naming_options("sweep", _KEYS), waiting("evaluating every strategy", quiet=quiet):
@@ -90,6 +93,7 @@ def sweep(
             limits=values.limits(limit or ()),
             uneven_stages=uneven_stages,
             all_divisors=all_divisors,
+            target=framework,
             objectives=objective or ("step_time",),
             constraints=constraint or (),
             top=values.whole_number(top, "--top"),

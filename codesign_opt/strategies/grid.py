@@ -140,7 +140,12 @@ class StrategyGrid:
             if network.must_be_filled:
                 fits &= network.size % group == 0
             allowed = allowed & fits
-        return allowed
+        network = system.network_tiers[self.fixed["ep_tier"]]
+        experts = columns["ep"] * columns["etp"]
+        fits = experts <= network.size
+        if network.must_be_filled:
+            fits &= network.size % experts == 0
+        return allowed & (fits | (columns["ep"] == 1))
 
 
 def _along(axis: str) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from codesign_opt.strategies.options import (
 )
 from codesign_opt.strategies.placement import reaches, tier_of
 from codesign_opt.strategies.table import DEFAULT_COLUMNS, OPTION_CODES
+from codesign_opt.strategies.targets import find_target
 from codesign_opt.workloads import Workload
 
 __all__ = ["LIMITABLE", "StrategySpace"]
@@ -56,11 +57,13 @@ class StrategySpace:
         all_divisors: Whether to add what is legal but the published search leaves out: microbatches whose tokens
             tensor parallelism does not divide (under all_reduce), pipelines longer than the number of blocks (with
             uneven stages), and activation offload under full recompute.
+        target: Framework that is to run them (`strategies.targets`): strategies that it refuses are masked.
     """
 
     limits: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     uneven_stages: bool = False
     all_divisors: bool = False
+    target: str = "free"
 
     def grids(
         self,
@@ -86,8 +89,7 @@ class StrategySpace:
             InfeasibleError: When limits and divisibility leave nothing.
         """
         machine = _Machine(processors, datatype, tuple(tier_sizes), offload)
-        defaults = default_values(workload)
-        allowed = {name: tuple(self.limits.get(name, values)) for name, values in defaults.items()}
+        allowed = self._allowed(workload)
         grids = []
         for training in allowed["training"]:
             for fixed in _fixed(allowed, training):
@@ -107,8 +109,14 @@ class StrategySpace:
 
     def layouts(self, workload: Workload, *, processors: int, batch: int) -> dict[str, Array]:
         """`LAYOUT_COLUMNS`: all legal combinations for stages of equal size, in rising order."""
-        allowed = {name: tuple(self.limits.get(name, values)) for name, values in default_values(workload).items()}
+        allowed = self._allowed(workload)
         return self._columns_of_layouts(workload, allowed, DEFAULT_COLUMNS, processors, batch)
+
+    def _allowed(self, workload: Workload) -> dict[str, tuple[Any, ...]]:
+        """What each dimension may be; empty for whatever divides."""
+        of_target = find_target(self.target).choices if workload.vocabulary else {}
+        defaults = {**default_values(workload), **of_target}
+        return {name: tuple(self.limits.get(name, values)) for name, values in defaults.items()}
 
     def _columns_of_layouts(
         self,
@@ -179,11 +187,12 @@ class StrategySpace:
         if any(less) and p == 1:
             return None
         blocks = workload.blocks + workload.prediction_blocks + sum(less)
-        if blocks % p == 0:
-            return blocks // p if blocks // p >= max(less) else None
-        if not self.uneven_stages or (p > blocks and not self.all_divisors):
+        stages = -(-blocks // p)
+        if max(less) > stages:
             return None
-        return -(-blocks // p)
+        if blocks % p and (not self.uneven_stages or (p > blocks and not self.all_divisors)):
+            return None
+        return stages
 
     def _grid(
         self, machine: _Machine, layouts: dict[str, Array], pattern: _Pattern, choice: _Choice

@@ -15,6 +15,7 @@ from codesign_opt.configuration import at, shown, validated
 from codesign_opt.errors import InputError
 from codesign_opt.objectives import Constraint, Objective, parse_constraints, parse_objectives
 from codesign_opt.strategies import Datatype
+from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.studies.budget import Budget
 from codesign_opt.studies.free_parameters import FreeParameter
 from codesign_opt.studies.processors import ProcessorChoice
@@ -39,6 +40,7 @@ _SINCE_FORMAT_1: Mapping[type, frozenset[str]] = {
     ),
     System: frozenset({"memory_overheads", "launch", "fused_attention"}),
     NetworkTier: frozenset({"latency_per_member"}),
+    StrategySpace: frozenset({"target"}),
 }
 """Fields that were added later. They are left out where they hold their default, so that a study stored before has the
 hash that it had.

@@ -16,6 +16,7 @@ from codesign_opt.analytical.estimate import estimate
 from codesign_opt.errors import InfeasibleError
 from codesign_opt.strategies import StrategyTable
 from codesign_opt.strategies.grid import AXES, StrategyGrid
+from codesign_opt.strategies.targets import refused_by
 from codesign_opt.studies.outcome import Outcome, candidates, objective_values, violations
 from codesign_opt.studies.points import Dimension, Point, machine
 from codesign_opt.studies.specification import StudySpecification
@@ -55,6 +56,9 @@ def evaluate_strategy(specification: StudySpecification, point: Point) -> Outcom
     estimated = estimate(specification.workload, system, row, reproduce=parse_errata(specification.reproduce))
     shares = violations(estimated, specification.constraints, 0)
     shares["network"] = 0.0 if placed else 1.0
+    refused = refused_by(specification.strategies.target, row, specification.workload, system)
+    if refused is not None:
+        shares["target"] = float(refused.any())
     values = objective_values(estimated, specification.objectives, 0)
     broken = [name for name, share in shares.items() if share > 0]
     if broken:

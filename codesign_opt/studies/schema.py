@@ -268,6 +268,10 @@ class StrategiesFile(FileModel):
         examples=[True],
     )
 
+    target: Literal["free", "megatron-lm", "torchtitan", "deepspeed", "nanotron"] = Field(
+        "free", description="Framework that is to run them: what it refuses is left out.", examples=["megatron-lm"]
+    )
+
 
 class StudyFile(FileModel):
     """A study file."""

@@ -32,7 +32,7 @@ from codesign_opt.units import format_quantity
 from codesign_opt.workloads import Workload
 from codesign_opt.workloads.files import WorkloadFile, workload_from_file
 
-_SPACE_SWITCHES = ("uneven_stages", "all_divisors")
+_SPACE_SWITCHES = ("uneven_stages", "all_divisors", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,9 @@ def strategy_space(file: StrategiesFile) -> StrategySpace:
     """The strategies that a study's table `[strategies]` allows."""
     given = {name: getattr(file, name) for name in StrategiesFile.model_fields if name not in _SPACE_SWITCHES}
     limits = {name: tuple(dict.fromkeys(values)) for name, values in given.items() if values is not None}
-    return StrategySpace(limits=limits, uneven_stages=file.uneven_stages, all_divisors=file.all_divisors)
+    return StrategySpace(
+        limits=limits, uneven_stages=file.uneven_stages, all_divisors=file.all_divisors, target=file.target
+    )
 
 
 def _workload(file: str | WorkloadFile, *, where: str, folder: Path | None) -> Workload:

@@ -109,7 +109,7 @@ def test_every_other_key_arrives() -> None:
 
 
 def test_every_dimension_of_a_space_can_be_limited() -> None:
-    switches = {"uneven_stages", "all_divisors"}
+    switches = {"uneven_stages", "all_divisors", "target"}
     assert set(StrategiesFile.model_fields) - switches == set(LIMITABLE)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from codesign_opt.errors import InputError, StrategyError, nearest
+from codesign_opt.strategies.facts import Facts
 from codesign_opt.strategies.legality import RULES, check, violations
 from codesign_opt.strategies.rules.rule import Rule, Violation
 from codesign_opt.strategies.strategy import Strategy
@@ -18,7 +22,16 @@ from codesign_opt.strategies.targets.torchtitan import TORCHTITAN
 from codesign_opt.systems import System
 from codesign_opt.workloads import Workload
 
-__all__ = ["TARGETS", "Target", "check_target", "find_target", "rules_of", "target_violations", "with_defaults"]
+__all__ = [
+    "TARGETS",
+    "Target",
+    "check_target",
+    "find_target",
+    "refused_by",
+    "rules_of",
+    "target_violations",
+    "with_defaults",
+]
 
 TARGETS: Mapping[str, Target] = {target.name: target for target in (FREE, MEGATRON_LM, TORCHTITAN, DEEPSPEED, NANOTRON)}
 """All targets by name."""
@@ -74,6 +87,24 @@ def check_target(strategy: Strategy, workload: Workload, system: System, target:
     if found:
         lines = [f"{chosen.name} ({chosen.version}) refuses the strategy:", *map(str, found)]
         raise StrategyError("\n  ".join(lines), code=found[0].code)
+
+
+def refused_by(
+    target: str, strategies: Mapping[str, NDArray[Any]], workload: Workload, system: System
+) -> NDArray[np.bool_] | None:
+    """Which strategies break a rule of the target's own, of the shape that the columns broadcast to; None for no rules.
+
+    Raises:
+        InputError: For an unknown target.
+    """
+    rules = find_target(target).rules
+    if not rules:
+        return None
+    facts = Facts(strategies, [workload], [system])
+    refused: NDArray[np.bool_] = np.zeros((), dtype=np.bool_)
+    for rule in rules:
+        refused = refused | rule.broken(facts)
+    return refused
 
 
 def with_defaults(keys: Mapping[str, Any], workload: Workload, target: str) -> dict[str, Any]:

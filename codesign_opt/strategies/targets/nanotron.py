@@ -31,6 +31,7 @@ _NAME = "Nanotron"
 NANOTRON = Target(
     name="nanotron",
     version="main, 2026-09",
+    choices={"gradient_precision": (GradientPrecision.BOTH,)},
     rules=(
         whole_kv_heads(_NAME),
         Rule(

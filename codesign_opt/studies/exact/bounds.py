@@ -83,7 +83,9 @@ def _best_matrix_rate(question: ExactQuestion, memory: GridMemory) -> float:
     if np.any(memory.grid.options["product_precision"] == OPTION_CODES[ProductPrecision.FLOAT8]):
         words.add(Datatype.FLOAT8.value)
     engines = [question.system.matrix[word] for word in words if word in question.system.matrix]
-    return max(engine.peak * max(engine.efficiency.efficiencies) for engine in engines)
+    fused = question.system.fused_attention
+    shares = () if fused is None else (fused.forward_efficiency, fused.backward_efficiency)
+    return max(engine.peak * max((*engine.efficiency.efficiencies, *shares)) for engine in engines)
 
 
 def _least_forward_flops(question: ExactQuestion, memory: GridMemory) -> Array:

@@ -16,6 +16,7 @@ from codesign_opt.errors import InputError, nearest
 from codesign_opt.objectives import METRICS, available_metrics
 from codesign_opt.strategies.grid import AXES
 from codesign_opt.strategies.table import COLUMNS, OPTION_COLUMNS
+from codesign_opt.strategies.targets import refused_by
 from codesign_opt.studies.exact.question import ExactQuestion, with_fitted
 from codesign_opt.studies.exact.solver import PART_STRATEGIES
 from codesign_opt.studies.exact.survey import Space, space_of, survey
@@ -190,9 +191,11 @@ class _Rows:
 
     @classmethod
     def placed(cls, part: GridMemory, question: ExactQuestion) -> _Rows:
-        """Those that the network allows, in the order of the space (`StrategyGrid.order`)."""
+        """Those that network and target allow, in the order of the space (`StrategyGrid.order`)."""
         shape = part.grid.shape
-        allowed = np.broadcast_to(part.grid.network_allows(question.system), shape)
+        placed = part.grid.network_allows(question.system)
+        refused = refused_by(question.space.target, part.grid.columns(), question.workload, question.system)
+        allowed = np.broadcast_to(placed if refused is None else placed & ~refused, shape)
         index = np.unravel_index(np.flatnonzero(allowed.transpose()), shape[::-1])
         return cls(shape, index[::-1])
 

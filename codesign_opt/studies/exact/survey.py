@@ -18,6 +18,7 @@ from codesign_opt.strategies import Datatype, Placement, StrategyTable
 from codesign_opt.strategies.defaults import default_values
 from codesign_opt.strategies.grid import StrategyGrid
 from codesign_opt.strategies.space import StrategySpace
+from codesign_opt.strategies.targets import refused_by
 from codesign_opt.studies.exact.question import ExactQuestion, NearestMiss
 from codesign_opt.systems import MemoryOverheads
 from codesign_opt.workloads import Workload
@@ -44,7 +45,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Which strategies of one grid fit: `placed` by the network, `held` by memory; both broadcast to its shape."""
+    """Which strategies of a grid fit: `placed` by network and target, `held` by memory; both broadcast to its shape."""
 
     placed: Array
     held: Array
@@ -57,9 +58,13 @@ class Fit:
 
     def take(self, layouts: Array, options: Array) -> Fit:
         """The fit of some layouts and options."""
-        placed = self.placed if self.placed.shape[-1] == 1 else self.placed[..., layouts]
-        held = self.held if self.held.shape[-1] == 1 else self.held[..., layouts]
-        return Fit(placed, held if held.shape[-2] == 1 else held[..., options, :])
+        return Fit(*(_along(mask, layouts, options) for mask in (self.placed, self.held)))
+
+
+def _along(mask: Array, layouts: Array, options: Array) -> Array:
+    """Some layouts and options of a mask, where it depends on them."""
+    some = mask if mask.shape[-1] == 1 else mask[..., layouts]
+    return some if some.shape[-2] == 1 else some[..., options, :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Survey:
     """Counts before any time is computed.
 
     Attributes:
-        legal: Strategies that the network allows.
+        legal: Strategies that network and target allow.
         fitting: Those that memory holds as well.
         excluded: Reason code to number of strategies, under the first that applies.
         fits: For each grid, what fits.
@@ -110,22 +115,52 @@ def _tier_sizes(question: ExactQuestion) -> tuple[int, ...]:
 
 def survey(question: ExactQuestion, space: Space) -> Survey:
     """What of the space fits the question's system."""
-    excluded = {"network": 0, "memory_tier1": 0, "memory_tier2": 0}
+    excluded = {"network": 0, "target": 0, "memory_tier1": 0, "memory_tier2": 0}
     legal, fits = 0, []
     for memory in space.memories:
         grid = memory.grid
         placed = grid.network_allows(question.system)
         fits1 = memory.needs.tier1 <= question.system.memory_tier1.capacity
         fits2 = memory.needs.tier2 <= question.system.memory_tier2.capacity
+        refused = refused_by(question.space.target, grid.columns(), question.workload, question.system)
+        if refused is None:
+            counts = _counts(grid, placed, fits1, fits2)
+        else:
+            counts = _counts_with_target(grid, placed, refused, fits1, fits2)
+            placed = placed & ~refused
         fits.append(Fit(placed, fits1 & fits2))
-        # Placement and memory share no axis but the layouts, so counts multiply within each layout.
-        placements = _per_layout(placed, grid, ("dp_tier", "pp_tier", "tp_tier")) * len(grid.dp_overlap)
-        excluded["network"] += grid.size - int((placements * _memory_rows(grid)).sum())
-        excluded["memory_tier1"] += int((placements * _per_layout(~fits1, grid, _MEMORY_AXES)).sum())
-        excluded["memory_tier2"] += int((placements * _per_layout(fits1 & ~fits2, grid, _MEMORY_AXES)).sum())
-        legal += int((placements * _memory_rows(grid)).sum())
+        for reason, count in counts.items():
+            excluded[reason] += count
+        legal += grid.size - counts["network"] - counts.get("target", 0)
     fitting = legal - excluded["memory_tier1"] - excluded["memory_tier2"]
     return Survey(legal, fitting, {reason: count for reason, count in excluded.items() if count}, tuple(fits))
+
+
+def _counts(grid: StrategyGrid, placed: Array, fits1: Array, fits2: Array) -> dict[str, int]:
+    """Strategies excluded, by reason: placement and memory share no axis but the layouts, so that counts multiply."""
+    placements = _per_layout(placed, grid, ("dp_tier", "pp_tier", "tp_tier")) * len(grid.dp_overlap)
+    return {
+        "network": grid.size - int((placements * _memory_rows(grid)).sum()),
+        "memory_tier1": int((placements * _per_layout(~fits1, grid, _MEMORY_AXES)).sum()),
+        "memory_tier2": int((placements * _per_layout(fits1 & ~fits2, grid, _MEMORY_AXES)).sum()),
+    }
+
+
+def _counts_with_target(
+    grid: StrategyGrid, placed: Array, refused: Array, fits1: Array, fits2: Array
+) -> dict[str, int]:
+    """The same where a target may refuse any combination."""
+
+    def number(mask: Array) -> int:
+        return int(np.count_nonzero(np.broadcast_to(mask, grid.shape)))
+
+    left = placed & ~refused
+    return {
+        "network": number(~placed),
+        "target": number(placed & refused),
+        "memory_tier1": number(left & ~fits1),
+        "memory_tier2": number(left & fits1 & ~fits2),
+    }
 
 
 def nearest_memory_miss(question: ExactQuestion, space: Space, found: Survey) -> NearestMiss | None:
@@ -181,7 +216,7 @@ class _Hashable:
     def __init__(self, space: StrategySpace) -> None:
         self.space = space
         limits = tuple(sorted((name, tuple(values)) for name, values in space.limits.items()))
-        self._key = (repr(limits), space.uneven_stages, space.all_divisors)
+        self._key = (repr(limits), space.uneven_stages, space.all_divisors, space.target)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hashable) and self._key == other._key
