@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from codesign_opt.api import (
         SimulatedStep,
         SweepResult,
+        Validation,
         certify,
         delete_study,
         estimate,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         simulate_strategy,
         sweep,
         sweep_all,
+        validate,
     )
     from codesign_opt.errors import CodesignError
     from codesign_opt.strategies import Strategy
@@ -45,6 +47,7 @@ __all__ = [
     "SweepResult",
     "System",
     "Table",
+    "Validation",
     "Workload",
     "certify",
     "delete_study",
@@ -59,6 +62,7 @@ __all__ = [
     "simulate_strategy",
     "sweep",
     "sweep_all",
+    "validate",
 ]
 
 _ELSEWHERE = {

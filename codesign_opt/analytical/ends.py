@@ -46,10 +46,10 @@ def last_operations(s: BlockShapes, reproduce: Set[Erratum]) -> list[Operation]:
     projection = linear(s, "Head_Projection", w.h, scores, rows=s.M * times)
     joined = linear(s, "Head_Join", 2 * w.h, w.h, rows=s.tokens * w.prediction_blocks)
     n = s.M * times * scores
-    # Scores are kept as they come and in 32 bits.
+    # Scores are kept as they come and in 32 bits; their gradient is that of the projection's output.
     loss = Operation(
-        name="Head_Loss", Ff=LOSS_FLOPS * n, Fa=2 * n, I=n, K=n, G=n,
-        Yf=(2 * s.e + 4) * n, Ya=(4 + s.e) * n, Kb=(s.e + 4) * n, Gb=s.e * n, stored=(s.e + 4) * n,
+        name="Head_Loss", Ff=LOSS_FLOPS * n, Fa=2 * n, I=n, K=n,
+        Yf=(2 * s.e + 4) * n, Ya=(4 + s.e) * n, Kb=(s.e + 4) * n, stored=(s.e + 4) * n,
     )  # fmt: skip
     return [
         *normed,

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
         study_specification,
     )
     from codesign_opt.api.simulating import refine, simulate_graph, simulate_strategy
+    from codesign_opt.api.validating import validate
     from codesign_opt.simulation.step import SimulatedStep
+    from codesign_opt.validation.scoring import Validation
 
 _MODULES = {
     **dict.fromkeys(("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all"), "evaluation"),
     **dict.fromkeys(("SimulatedStep", "refine", "simulate_graph", "simulate_strategy"), "simulating"),
+    **dict.fromkeys(("Validation", "validate"), "validating"),
 }
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "DEFAULT_STUDY",
     "SimulatedStep",
     "SweepResult",
+    "Validation",
     "certify",
     "delete_study",
     "estimate",
@@ -46,6 +50,7 @@ __all__ = [
     "study_specification",
     "sweep",
     "sweep_all",
+    "validate",
 ]
 
 

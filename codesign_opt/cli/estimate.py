@@ -39,10 +39,12 @@ EXAMPLES = options.examples(
 )
 
 _METRICS = (
-    "step_time", "sample_rate", "token_rate", "token_rate_per_processor", "mfu", "bubble_share",
+    "step_time", "sample_rate", "token_rate", "token_rate_per_processor", "mfu", "mfu_causal", "bubble_share",
     "exposed_communication_time", "system_price", "cost_per_million_tokens", "energy_per_token", "power_average",
 )  # fmt: skip
 """What people see beside the breakdowns; JSON holds every metric."""
+
+_WORDS = {"mfu": " (full attention)", "mfu_causal": " (causal attention counts half)"}
 
 
 @with_strategy_options
@@ -51,6 +53,7 @@ def estimate(
     system: Annotated[str, options.SYSTEM],
     columns: dict[str, Any],
     strategy: Annotated[Path | None, _STRATEGY] = None,
+    sequence_length: Annotated[str | None, options.SEQUENCE_LENGTH] = None,
     target: Annotated[str, _TARGET] = "free",
     layout: Annotated[bool, _LAYOUT] = False,
     reproduce: Annotated[str, options.REPRODUCE] = "none",
@@ -61,14 +64,15 @@ def estimate(
 
     Shows where the time of a step and the memory of a processor go.
     """
-    from codesign_opt.catalog import resolve_system, resolve_workload
+    from codesign_opt.catalog import resolve_system
     from codesign_opt.cli.strategy_input import strategy as strategy_of
     from codesign_opt.cli.values import choice
+    from codesign_opt.cli.workload_input import workload_of
 
     changes = column_values(columns)
     framework = choice(target, "--target", options.TARGETS)
     machine = resolve_system(system, where="--system")
-    shape = resolve_workload(workload, where="--workload")
+    shape = workload_of(workload, sequence_length)
     _estimate(
         shape,
         machine,
@@ -180,7 +184,7 @@ def _sections(
         _title(row, workload, system),
         time_breakdown_text(row),
         memory_breakdown_text({**row, **_capacities(system)}),
-        "\n".join(f"{name:<{size}}  {human(row[name], table.units[name])}" for name in shown),
+        "\n".join(f"{name:<{size}}  {human(row[name], table.units[name])}{_WORDS.get(name, '')}" for name in shown),
     ]
     if interval is not None:
         sections.append(_interval_text(interval, row["step_time"]))
@@ -209,10 +213,10 @@ def _interval_text(interval: Interval, step_time: float) -> str:
 
     lower, upper = (format_quantity(end * step_time, "s") for end in (interval.lower, interval.upper))
     kinds = [word for word in (interval.generation, interval.parallelism) if word != ANY]
-    kind = f", {' and '.join(kinds)} alone" if kinds else ""
+    of = f"{', '.join(kinds)}: " if kinds else ""
     return textwrap.fill(
-        f"{SHARE:.0%} of comparable published runs: {lower} to {upper} ({interval.runs} runs of "
-        f"{interval.families} collections{kind})",
+        f"{SHARE:.0%} of comparable published runs: {lower} to {upper} "
+        f"({of}{interval.runs} runs of {interval.families} collections)",
         width(),
     )
 

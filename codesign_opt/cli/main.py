@@ -11,8 +11,9 @@ import typer
 from typer.completion import completion_init, install_callback, show_callback  # type: ignore[attr-defined]
 
 from codesign_opt import __version__
-from codesign_opt.cli import catalog, db, estimate, graph, pareto, refine, search, simulate, studies, sweep
+from codesign_opt.cli import catalog, db, estimate, graph, pareto, refine, search, simulate, studies, sweep, validate
 from codesign_opt.cli.errors import exit_status
+from codesign_opt.cli.help import GroupedCommand
 
 PROGRAM = "codesign-opt"
 
@@ -31,10 +32,11 @@ app = typer.Typer(
 app.command("search", epilog=search.EXAMPLES)(search.search)
 app.add_typer(studies.app, name="studies")
 app.command("pareto", epilog=pareto.EXAMPLES)(pareto.pareto)
-app.command("estimate", epilog=estimate.EXAMPLES)(estimate.estimate)
+app.command("estimate", epilog=estimate.EXAMPLES, cls=GroupedCommand)(estimate.estimate)
 app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
 app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command("refine", epilog=refine.EXAMPLES)(refine.refine)
+app.command("validate", epilog=validate.EXAMPLES)(validate.validate)
 app.add_typer(graph.app, name="graph")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(db.app, name="db")

@@ -89,7 +89,7 @@ def readable_table(table: Table, columns: Sequence[str], others: Sequence[str] =
             longer = format_table(table, columns=[*chosen, name], width=width())
             if longer.count("\n") == text.count("\n"):
                 chosen, text = [*chosen, name], longer
-    return text
+    return f"{text}\n(mfu counts full attention)" if "mfu" in chosen else text
 
 
 def titled_table(table: Table, title: str, *, rows: int) -> str:

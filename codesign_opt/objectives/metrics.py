@@ -210,7 +210,14 @@ _CATALOGUE = (
         "1",
         rates.model_flops_utilization,
         "Model flops utilisation: flop that the model needs, with full attention and without recompute, "
-        "as a share of the matrix peak at the strategy's datatype",
+        "as a share of the matrix peak at the precision of the strategy's products",
+        maximum=1.0,
+    ),
+    _rate(
+        "mfu_causal",
+        "1",
+        rates.causal_flops_utilization,
+        "The same with causal attention, which counts for half of full attention",
         maximum=1.0,
     ),
     _seconds("forward_time", lambda times: times.forward, "Compute of the forward pass"),

@@ -121,15 +121,15 @@ def row_table(
     mapped: Sequence[MappedRun],
     predictions: Predictions,
     *,
-    suspects: Sequence[str] | None = None,
-    shares: Array | None = None,
+    suspects: Sequence[str],
+    shares: Array,
 ) -> Table:
     """Every timed run that has a prediction, the largest error first.
 
     Args:
         mapped: The runs.
         predictions: Their predictions.
-        suspects: For each run the suspected part of its step; the column is left out without them.
+        suspects: For each run the suspected part of its step, see `suspects`.
         shares: The shares of those parts in the predicted step.
 
     Returns:
@@ -140,9 +140,6 @@ def row_table(
     index = np.flatnonzero(~np.isnan(measured) & ~np.isnan(predictions.seconds))
     errors = absolute_errors(predictions.seconds[index], measured[index])
     order = index[np.argsort(-errors, kind="stable")]
-    suspected: dict[str, Any] = {}
-    if suspects is not None and shares is not None:
-        suspected = {"suspect": [suspects[row] for row in order], "share": shares[order]}
     return Table(
         {
             "row_id": [mapped[row].run.row_id for row in order],
@@ -152,7 +149,8 @@ def row_table(
             "measured": measured[order],
             "predicted": predictions.seconds[order],
             "error": np.sort(errors)[::-1],
-            **suspected,
+            "suspect": [suspects[row] for row in order],
+            "share": shares[order],
             "assumptions": ["; ".join(mapped[row].assumptions) for row in order],
         },
         {"measured": "s", "predicted": "s"},

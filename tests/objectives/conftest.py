@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codesign_opt.strategies import Datatype
+from codesign_opt.strategies import Datatype, ProductPrecision
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import EfficiencyCurve, Engine, MemoryTier, Power, Price, PriceCurve, System
 from codesign_opt.workloads import Workload
@@ -82,6 +82,7 @@ def _estimate(*, machine: System | None = None, times: dict[str, Any] | None = N
         "batch": 16,
         "datatype": OPTION_CODES[Datatype.FLOAT16],
         "training": True,
+        "product_precision": OPTION_CODES[ProductPrecision.SAME],
         **columns,
     }
     memory = {

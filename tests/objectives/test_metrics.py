@@ -9,7 +9,7 @@ import pytest
 
 from codesign_opt.errors import InputError
 from codesign_opt.objectives import METRICS, available_metrics, metric
-from codesign_opt.strategies import Datatype
+from codesign_opt.strategies import Datatype, ProductPrecision
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import EfficiencyCurve, Engine, Price, PriceCurve
 from codesign_opt.systems.pricing import processor_hour_price, processor_price
@@ -28,6 +28,7 @@ BY_HAND = {
     "sample_rate_per_processor": 16 / 8 / 4,
     "token_rate_per_processor": 16 * 100 / 8 / 4,
     "mfu": MODEL_FLOPS_PER_TOKEN * 200 / (4 * 1e6),
+    "mfu_causal": (6 * PARAMETERS + 6 * 3 * 8 * 100) * 200 / (4 * 1e6),
     "forward_time": 1.0,
     "backward_time": 2.0,
     "optimizer_time": 0.5,
@@ -35,6 +36,8 @@ BY_HAND = {
     "recompute_time": 0.25,
     "recompute_communication_time": 0.125,
     "tp_communication_time": 0.375,
+    "cp_communication_time": 0.0,
+    "ep_communication_time": 0.0,
     "pp_communication_time": 0.25,
     "dp_communication_time": 0.5,
     "exposed_communication_time": 1.25,
@@ -52,6 +55,7 @@ BY_HAND = {
     "activation_memory": 20.0,
     "weight_gradient_memory": 11.0,
     "activation_gradient_memory": 3.0,
+    "overhead_memory": 0.0,
     "optimizer_memory": 20.0,
     "memory_tier1_capacity": 80.0,
     "memory_tier2_capacity": 500.0,
@@ -130,6 +134,7 @@ def test_case_g3_model_flops_utilization_of_a_published_run() -> None:
             "batch": np.array(8 * 10_643),
             "datatype": np.array(OPTION_CODES[Datatype.BFLOAT16]),
             "training": np.array(True),
+            "product_precision": np.array(OPTION_CODES[ProductPrecision.SAME]),
         },
         times=SimpleNamespace(total=np.array(2048.0)),
     )

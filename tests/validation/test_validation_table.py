@@ -99,19 +99,18 @@ def test_rows_begin_with_the_worst(in_order: list[MappedRun]) -> None:
     measured = [run.measured_seconds or 0.0 for run in few]
     factors = np.array([1.1, 3.0, math.nan])
     predictions = Predictions(seconds=factors * measured, memory=factors, fits=np.ones(3, dtype=bool))
-    table = row_table(few, predictions)
+    suspects, shares = ["forward", "bubble", "bubble"], np.array([0.5, 0.2, 0.1])
+    table = row_table(few, predictions, suspects=suspects, shares=shares)
     assert table["row_id"].tolist() == [few[1].run.row_id, few[0].run.row_id]
     assert table["error"].tolist() == pytest.approx([2.0, 0.1])
     assert table["measured"].tolist() == [measured[1], measured[0]]
-    assert "suspect" not in table
-    suspected = row_table(few, predictions, suspects=["forward", "bubble", "bubble"], shares=np.array([0.5, 0.2, 0.1]))
-    assert suspected["suspect"].tolist() == ["bubble", "forward"]
-    assert suspected["share"].tolist() == [0.2, 0.5]
+    assert table["suspect"].tolist() == ["bubble", "forward"]
+    assert table["share"].tolist() == [0.2, 0.5]
 
 
 def test_tables_without_rows_are_empty() -> None:
     nothing = Predictions(seconds=np.empty(0), memory=np.empty(0), fits=np.empty(0, dtype=bool))
     assert family_table([], nothing)["family"].tolist() == [ALL]
     assert group_table([], [], nothing).rows == 0
-    assert row_table([], nothing).rows == 0
+    assert row_table([], nothing, suspects=[], shares=np.empty(0)).rows == 0
     assert verdict_table([], nothing)["rows"].tolist() == [0]
