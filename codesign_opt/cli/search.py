@@ -71,6 +71,9 @@ _CERTIFY = typer.Option(
     help="Then prove how near the best machine is to the best there is (one objective); takes as long as it needs, or "
     "as a budget of time allows once more. Ctrl-C ends it with what is proven.",
 )  # fmt: skip
+_ROBUST = typer.Option(
+    "--robust", help="Rank by what 80 % of comparable published runs stay within, not by the estimate itself."
+)
 _GAP = typer.Option("--gap", metavar="SHARE", help="What --certify may leave unproven, for instance 1%.")
 _WORKERS = typer.Option(
     "--workers", metavar="N|auto", help="Processes that evaluate; the result does not depend on it."
@@ -102,6 +105,7 @@ def search(
     all_divisors: Annotated[bool, options.ALL_DIVISORS] = False,
     target: Annotated[str | None, options.TARGET] = None,
     reproduce: Annotated[str | None, options.REPRODUCE] = None,
+    robust: Annotated[bool, _ROBUST] = False,
     polish: Annotated[str, _POLISH] = "0",
     refine: Annotated[str | None, _REFINE] = None,
     certify: Annotated[bool, _CERTIFY] = False,
@@ -150,6 +154,7 @@ def search(
     run = _Run(
         database=database,
         resume=resume,
+        robust=robust,
         polish=values.whole_number(polish, "--polish", lowest=0),
         refine=None if refine is None else values.whole_number(refine, "--refine"),
         gap=values.share(gap or "1%", "--gap") if certify else None,
@@ -166,6 +171,7 @@ class _Run:
 
     database: str
     resume: bool | None
+    robust: bool
     polish: int
     refine: int | None
     gap: float | None
@@ -180,12 +186,15 @@ def _search(study: str | None, changes: StudyChanges, run: _Run) -> None:
     from codesign_opt.cli.progress import reporting
     from codesign_opt.cli.study_input import stored_record, stored_study, study_specification
     from codesign_opt.cli.study_output import feasible_trials, write_search_result
+    from codesign_opt.objectives import robust as robust_objectives
     from codesign_opt.studies.canonical import specification_hash
     from codesign_opt.studies.certify.rules import check_certifiable, check_gap
     from codesign_opt.studies.evaluator import automatic_workers
 
     stored = stored_study(study, changes, run.database) if run.resume else None
     specification = stored or study_specification(study, changes)
+    if run.robust:
+        specification = replace(specification, objectives=robust_objectives(specification.objectives))
     if run.gap is not None:
         check_certifiable(specification)
         check_gap(specification, run.gap)

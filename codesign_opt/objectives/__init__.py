@@ -3,7 +3,7 @@
 from codesign_opt.objectives.constraint import Constraint, constraint_violations, parse_constraint, parse_constraints
 from codesign_opt.objectives.front import hypervolume, pareto_front, reference_point
 from codesign_opt.objectives.metrics import METRICS, Metric, available_metrics, metric
-from codesign_opt.objectives.objective import Objective, objective_values, parse_objective, parse_objectives
+from codesign_opt.objectives.objective import Objective, objective_values, parse_objective, parse_objectives, robust
 
 __all__ = [
     "METRICS",
@@ -21,4 +21,5 @@ __all__ = [
     "parse_objective",
     "parse_objectives",
     "reference_point",
+    "robust",
 ]

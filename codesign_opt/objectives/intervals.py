@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from codesign_opt.analytical import Estimate
     from codesign_opt.systems import System
     from codesign_opt.workloads import Workload
 
@@ -74,7 +75,7 @@ def parallelism_of(workload: Workload, strategies: Mapping[str, NDArray[Any]]) -
     tensor (context parallelism among it), else data.
     """
     if workload.experts is not None:
-        return np.full(len(strategies["tp"]), PARALLELISMS.index("experts"))
+        return np.full(np.shape(strategies["tp"]), PARALLELISMS.index("experts"))
     inside = (strategies["tp"] > 1) | (strategies["cp"] > 1)
     return np.where(strategies["pp"] > 1, PARALLELISMS.index("pipeline"), inside.astype(np.int64))
 
@@ -96,6 +97,14 @@ def published_intervals() -> tuple[Interval, ...]:
     """The intervals that come with the package, from runs that the estimates were not fitted to."""
     file = resources.files("codesign_opt.catalog").joinpath("measurements", "residuals.toml")
     return tuple(Interval(**entry) for entry in tomllib.loads(file.read_text("utf-8"))["interval"])
+
+
+def pessimistic_factor(estimate: Estimate) -> NDArray[Any]:
+    """The upper end of each strategy's published interval, as a multiple of the estimated step time."""
+    generation = generation_of(estimate.system)
+    nearest_ones = [nearest_interval(published_intervals(), generation, word) for word in PARALLELISMS]
+    upper = np.array([1.0 if one is None else one.upper for one in nearest_ones])
+    return np.asarray(upper[parallelism_of(estimate.workload, estimate.strategies)])
 
 
 def intervals_for(workload: Workload, system: System, strategies: Mapping[str, NDArray[Any]]) -> list[Interval | None]:

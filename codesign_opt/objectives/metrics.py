@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError, nearest
-from codesign_opt.objectives import cost, energy, rates
+from codesign_opt.objectives import cost, energy, intervals, rates
 
 if TYPE_CHECKING:
     from codesign_opt.analytical import Estimate
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Direction = Literal["minimize", "maximize"]
 Need = Literal["", "price", "power", "memory_tier2"]
+
+PESSIMISTIC = "_pessimistic"
+"""Ends the name of a pace at the pessimistic end of its published interval."""
 
 SHORT_NAMES: Mapping[str, str] = {"price": "system_price"}
 """Names by which a metric may be called besides its own."""
@@ -187,9 +190,25 @@ def _energy(name: str, unit: str, formula: Callable[[Estimate], Any], descriptio
     )
 
 
+def _pessimistic(metric: Metric) -> Metric:
+    """A pace as it is at the pessimistic end of the published interval: 80 % of comparable runs were within it."""
+    slower = metric.direction == "minimize"
+
+    def formula(estimate: Estimate) -> Any:
+        factor = intervals.pessimistic_factor(estimate)
+        return metric.formula(estimate) * factor if slower else metric.formula(estimate) / factor
+
+    return replace(
+        metric,
+        name=f"{metric.name}{PESSIMISTIC}",
+        description=f"{metric.description}, at the pessimistic end of the 80 % interval of comparable published runs",
+        formula=formula,
+    )
+
+
 _TIER_NAMES = {"memory_tier1": "memory tier 1", "memory_tier2": "memory tier 2"}
 
-_CATALOGUE = (
+_PACES = (
     _seconds("step_time", lambda times: times.total, "Time of one optimizer step, or of one batch in inference"),
     _rate("sample_rate", "samples/s", rates.sample_rate, "Sequences per second"),
     _rate("token_rate", "tokens/s", rates.token_rate, "Tokens per second"),
@@ -205,6 +224,11 @@ _CATALOGUE = (
         lambda estimate: rates.token_rate(estimate) / estimate.strategies["processors"],
         "Tokens per second and processor",
     ),
+)
+
+_CATALOGUE = (
+    *_PACES,
+    *map(_pessimistic, _PACES),
     _rate(
         "mfu",
         "1",

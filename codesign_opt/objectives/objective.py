@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError, nearest
-from codesign_opt.objectives.metrics import METRICS, Direction, metric
+from codesign_opt.objectives.metrics import METRICS, PESSIMISTIC, Direction, metric
 
 if TYPE_CHECKING:
     from codesign_opt.analytical import Estimate
@@ -71,6 +71,16 @@ def parse_objectives(given: Iterable[str | Mapping[str, Any]], *, where: str) ->
         if names.count(name) > 1:
             raise InputError(f"{where}: metric '{name}' is the objective more than once", "keep one of them")
     return objectives
+
+
+def robust(objectives: Iterable[Objective]) -> tuple[Objective, ...]:
+    """The objectives with every pace at the pessimistic end of its published interval."""
+    return tuple(
+        replace(objective, metric=f"{objective.metric}{PESSIMISTIC}")
+        if f"{objective.metric}{PESSIMISTIC}" in METRICS
+        else objective
+        for objective in objectives
+    )
 
 
 def objective_values(estimate: Estimate, objectives: Sequence[Objective]) -> NDArray[np.float64]:

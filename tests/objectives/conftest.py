@@ -82,6 +82,9 @@ def _estimate(*, machine: System | None = None, times: dict[str, Any] | None = N
         "batch": 16,
         "datatype": OPTION_CODES[Datatype.FLOAT16],
         "training": True,
+        "tp": 1,
+        "cp": 1,
+        "pp": 1,
         "product_precision": OPTION_CODES[ProductPrecision.SAME],
         **columns,
     }

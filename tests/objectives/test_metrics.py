@@ -9,6 +9,7 @@ import pytest
 
 from codesign_opt.errors import InputError
 from codesign_opt.objectives import METRICS, available_metrics, metric
+from codesign_opt.objectives.intervals import published_intervals
 from codesign_opt.strategies import Datatype, ProductPrecision
 from codesign_opt.strategies.table import OPTION_CODES
 from codesign_opt.systems import EfficiencyCurve, Engine, Price, PriceCurve
@@ -21,12 +22,24 @@ Make = Callable[..., Any]
 PARAMETERS = 3 * (512 + 256 + 104) + 51_300 * 8
 MODEL_FLOPS_PER_TOKEN = 6 * PARAMETERS + 12 * 3 * 8 * 100
 
+UPPER = next(one.upper for one in published_intervals() if (one.generation, one.parallelism) == ("any", "data"))
+"""Of a system whose name says no generation, and a strategy of data parallelism alone."""
+
+PACES = {
+    "step_time": 8.0 * UPPER,
+    "sample_rate": 16 / 8 / UPPER,
+    "token_rate": 16 * 100 / 8 / UPPER,
+    "sample_rate_per_processor": 16 / 8 / 4 / UPPER,
+    "token_rate_per_processor": 16 * 100 / 8 / 4 / UPPER,
+}
+
 BY_HAND = {
     "step_time": 8.0,
     "sample_rate": 16 / 8,
     "token_rate": 16 * 100 / 8,
     "sample_rate_per_processor": 16 / 8 / 4,
     "token_rate_per_processor": 16 * 100 / 8 / 4,
+    **{f"{name}_pessimistic": value for name, value in PACES.items()},
     "mfu": MODEL_FLOPS_PER_TOKEN * 200 / (4 * 1e6),
     "mfu_causal": (6 * PARAMETERS + 6 * 3 * 8 * 100) * 200 / (4 * 1e6),
     "forward_time": 1.0,
