@@ -21,9 +21,7 @@ class PipelineSplit(Enum):
 def blocks_less(
     split: PipelineSplit, workload: Workload, *, pp: int, vpp: int, ties_move_on: bool = True
 ) -> tuple[int, int]:
-    """How many blocks the first and the last stage have fewer than the fullest; a stage keeps one at least.
-
-    Where a rule leaves a stage the output projection alone, the block that it keeps here costs less than that does.
+    """How many blocks the first and the last stage have fewer than the fullest; the last may have none.
 
     Args:
         split: The rule.
@@ -36,7 +34,7 @@ def blocks_less(
     if split is PipelineSplit.BALANCED:
         counts, last = balanced_stages(workload, pp, ties_move_on=ties_move_on)
         most = max(counts)
-        return most - max(counts[0], 1), most - max(counts[last], 1)
+        return most - counts[0], most - counts[last]
     chunks = pp * vpp
     if workload.prediction_blocks == 0 and workload.blocks % chunks and (workload.blocks + 2) % chunks == 0:
         return 1, 1

@@ -78,11 +78,7 @@ RECIPES: tuple[tuple[str, Recipe], ...] = (
     ("Megatron-DeepSpeed", _MEGATRON_2021),
     ("Megatron-LM 2020", _MEGATRON_2021),
     ("Megatron-LM 2021", _MEGATRON_2021),
-    ("Megatron-LM 2022", replace(
-        _MEGATRON_2021,
-        source="arXiv 2205.05198 as coded in Calculon's validation: no scattered messages",
-        scattered_stage_messages=False,
-    )),
+    ("Megatron-LM 2022", _MEGATRON_2021),
     ("DeepSpeed ZeRO-3", _MEGATRON_2021),
     ("NeMo Megatron", replace(_MEGATRON_2021, datatype=Datatype.BFLOAT16, gradients=GradientPrecision.FLOAT32)),
     ("InternEvo", Recipe(source="InternEvo: 16-bit gradients, overlap_sync_grad on")),
