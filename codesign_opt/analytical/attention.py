@@ -115,9 +115,8 @@ def _turned(s: BlockShapes, width: Array) -> list[Operation]:
     kind, w = s.structure.workload.query_key_norm, s.workload
     operations = []
     if kind is not QueryKeyNorm.NONE:
-        weights = 2 * w.d if kind is QueryKeyNorm.HEAD else (w.a + w.g) * w.d / s.t
-        single = s.structure.workload.norm_weights
-        operations.append(norm(s, "AttnBlock_QueryKeyNorm", s.M * width, weights / single).where(recomputed=s.full))
+        normed = 2 * w.d if kind is QueryKeyNorm.HEAD else (w.a + w.g) * w.d / s.t
+        operations.append(norm(s, "AttnBlock_QueryKeyNorm", s.M * width, normed).where(recomputed=s.full))
     if s.structure.workload.rotary:
         operations.append(_rotated(s, width))
     return operations
@@ -169,7 +168,8 @@ def _flash(s: BlockShapes) -> Operation:
     """Attention in one pass over blocks of scores (arXiv 2205.14135).
 
     Forward it is two products; backward five, one of which makes the scores again. It reads queries, keys and values,
-    writes the output, and keeps these and one 32-bit number for each query.
+    writes the output, and keeps the former and one 32-bit number for each query. The output is what the product behind
+    it keeps, unless that gets it by way of an all-to-all.
     """
     key_size, value_size = _head_sizes(s)
     pairs = s.H * s.rows * attended(s)
@@ -181,9 +181,10 @@ def _flash(s: BlockShapes) -> Operation:
     made = _key_value_heads(s) * s.rows * (key_size + value_size)
     I, O = queries + made * np.where(whole, s.c, 1.0), outputs
     statistics = 4 * s.H * s.rows
-    kept = s.e * (queries + made + outputs) + statistics
+    output_kept = outputs if s.structure.context is CpExchange.ALL_TO_ALL else 0.0
+    kept = s.e * (queries + made + output_kept) + statistics
     return Operation(
-        name="AttnBlock_Flash", matrix=True, Ff=F, Fa=Fa, I=I, O=O, K=I, G=O,
+        name="AttnBlock_Flash", matrix=True, head_size=(key_size + value_size) / 2, Ff=F, Fa=Fa, I=I, O=O, K=I, G=O,
         Yf=s.e * (I + O) + statistics, Ya=2 * s.e * (I + O) + statistics, Kb=kept, Gb=s.e * O, stored=kept,
     ).where(recomputed=s.selective)  # fmt: skip
 
@@ -203,8 +204,10 @@ def _around(s: BlockShapes, core: list[Operation]) -> list[Operation]:
 
     def peer(name: str, forward: Collective, backward: Collective, qf: Array, qa: Array) -> Operation:
         exchanged = Peer(group="cp", forward=forward, backward=backward, q_forward=qf, q_backward=qa)
-        # What was gathered is not kept: the backward pass gathers it again.
-        again = s.full | (exchange is CpExchange.ALL_GATHER)
+        # What was gathered is not kept: the backward pass gathers it again. What goes round passes once more wherever
+        # attention is computed again; what an all-to-all brought is kept until a block is.
+        of_ring = s.selective if exchange is CpExchange.RING else s.full
+        again = of_ring | (exchange is CpExchange.ALL_GATHER)
         return Operation(name=name, kind=Kind.PEER, peer=exchanged).where(recommunicated=again)
 
     if exchange is CpExchange.RING:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.host import held_up
 from codesign_opt.analytical.operation_times import (
     ExchangeTimes,
     OperationColumns,
@@ -117,23 +118,25 @@ def block_table(
     for structure, rows, members in structures(workloads, keys):
         s = block_shapes(workload_columns(workloads, members["workload"]), structure, members)
         operations = OperationColumns.stack(OPERATIONS[part](s, reproduce), len(s.t))
-        for name, values in _totals(operations, s, systems, members, reproduce).items():
+        hardware = hardware_columns(systems, members["system"], members["datatype"], reproduce)
+        for name, values in block_totals(operations, s, hardware, members, reproduce).items():
             if name not in result:
                 result[name] = np.empty(len(keys["tp"]), dtype=values.dtype)
             result[name][rows] = values
     return BlockTable(**result)
 
 
-def _totals(
+def block_totals(
     operations: OperationColumns,
     s: BlockShapes,
-    systems: Sequence[System],
+    hardware: Hardware,
     keys: Mapping[str, Array],
     reproduce: Set[Erratum],
 ) -> dict[str, Array]:
-    hardware = hardware_columns(systems, keys["system"], keys["datatype"], reproduce)
+    """The columns of a `BlockTable` for block keys that share a structure, given their operations."""
     stages = stage_times(operations, s, hardware)
-    base, edge = exchange_times(operations, stages, s, keys, hardware, reproduce)
+    alone = exchange_times(operations, stages, s, keys, hardware, reproduce)
+    base, edge = (held_up(times, operations, hardware.launch) for times in alone)
     training = keys["training"].astype(np.float64)
     return {
         **_compute_totals(operations, stages, training, reproduce),

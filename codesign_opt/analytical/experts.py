@@ -31,9 +31,11 @@ def expert_operations(s: BlockShapes, reproduce: Set[Erratum]) -> list[Operation
     w = s.workload
     shared = mlp_operations(s, w.fs, reproduce) if s.structure.workload.shared_experts else []
     visits = s.tokens * w.k * w.crowding
+    # Shared experts keep the router's input as their own.
+    kept = not shared
     return [
         *(replace(operation, name=operation.name.replace("MlpBlock", "MlpBlock_Shared")) for operation in shared),
-        linear(s, "MlpBlock_Router", w.h, w.E, rows=s.tokens).where(recomputed=s.full, shared=True, kept=False),
+        linear(s, "MlpBlock_Router", w.h, w.E, rows=s.tokens).where(recomputed=s.full, shared=not kept, kept=kept),
         softmax(s, "MlpBlock_RouterScores", s.tokens * w.E).where(recomputed=s.full),
         elementwise(s, "MlpBlock_Permute", visits * w.h, flops=0).where(recomputed=s.full),
         *_exchange(s, "MlpBlock_Dispatch", visits, back=False),
@@ -51,7 +53,9 @@ def _exchange(s: BlockShapes, name: str, visits: Array, *, back: bool) -> list[O
         return Operation(name=name, kind=Kind.PEER, peer=peer).where(recommunicated=s.full)
 
     ways: tuple[Collective, Collective] = ("reduce-scatter", "all-gather") if back else ("all-gather", "reduce-scatter")
-    among = Peer(group="ep", forward="all-to-all", backward="all-to-all", q_forward=q, q_backward=q)
+    among = Peer(
+        group="ep", forward="all-to-all", backward="all-to-all", q_forward=q, q_backward=q, copies=s.workload.k
+    )
     operations = [peer(name, among)]
     if (s.etp > 1).any():
         gathered = q * s.etp
@@ -72,11 +76,11 @@ def _products(s: BlockShapes, visits: Array, reproduce: Set[Erratum]) -> list[Op
 
     def grouped(name: str, x: Array, y: Array) -> Operation:
         one = linear(s, name, x, y, rows=visits)
-        # The same flop, with the weights of all experts.
+        # The same flop, with the weights of all experts, each of which multiplies its own tokens.
         more = (local - 1) * x * y
         read = s.e * more
         return replace(
-            one, weights=local * x * y, expert=True, Yf=one.Yf + read, Ya=one.Ya + read, Yw=one.Yw + read
+            one, weights=local * x * y, expert=True, parts=local, Yf=one.Yf + read, Ya=one.Ya + read, Yw=one.Yw + read
         ).where(recomputed=s.full)
 
     return [

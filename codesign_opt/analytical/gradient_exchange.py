@@ -62,8 +62,9 @@ def gradient_exchange(
     overlapped = hideable + _exposed_beside(counts, window, jumps=jumps) + counts.N * after_step
     exposed = np.where(active, np.where(strategies["dp_overlap"], overlapped, counts.N * td), 0.0)
     if np.any(strategies["reduce_each_microbatch"]):
-        # Weights in shards pay for each microbatch in its passes (`weight_sharding`), but for the last block's scatter.
-        each = np.where(strategies["weight_sharding"], hideable, counts.m * exposed)
+        # Weights in shards pay for each microbatch in its passes (`weight_sharding`), the last scatter included.
+        once = np.where(active, counts.N * after_step, 0.0)
+        each = np.where(strategies["weight_sharding"], 0.0, counts.m * (exposed - once) + once)
         exposed = np.where(strategies["reduce_each_microbatch"], each, exposed)
     size = np.where(active, spaces.spW * one.ratio, 0.0)
     wire = size * _wire_scalar(strategies, tier, hardware, one.gathered_late)

@@ -76,10 +76,10 @@ def groups(strategies: Mapping[str, Array], sizes: Array, system: Array) -> Grou
         tp=place.group(degrees["tp"], strategies["tp_tier"], place.stride("tp")),
         cp=place.group(degrees["cp"], strategies["cp_tier"], place.stride("cp")),
         ep=place.group(degrees["ep"], strategies["ep_tier"], place.stride("ep")),
-        replicas=place.group(replicas, both, place.replica_stride()),
+        replicas=place.replica_group(replicas, both),
         expert_replicas=place.group(expert_replicas, both, expert_stride),
-        shards=place.group(shards, place.within(both, shards, place.replica_stride()), place.replica_stride()),
-        expert_shards=place.group(expert_shards, place.within(both, expert_shards, expert_stride), expert_stride),
+        shards=place.replica_group(shards, place.within(both, place.replica_reach(shards))),
+        expert_shards=place.group(expert_shards, place.within(both, expert_shards * expert_stride), expert_stride),
     )
 
 
@@ -107,27 +107,51 @@ class _Places:
             result = np.where(self._placement == code, distances[name], result)
         return result
 
-    def replica_stride(self) -> Array:
-        """That of processors with the same weights: data and context parallelism together."""
-        dp, cp = self.stride("dp"), self.stride("cp")
-        use_dp = (self._strategies["cp"] == 1) | ((dp < cp) & (self._strategies["dp"] > 1))
-        return np.where(use_dp, dp, cp)
-
     def group(self, n: Array, tier: Array, stride: Array) -> Group:
         """The group of n processors at some distance from each other on a tier."""
         if not np.any(self._ordered):
             return Group(n=n, tier=tier, inner=np.ones_like(n))
-        below = self._sizes[self._system, np.maximum(tier - 1, 0)]
-        members = np.clip(below // np.maximum(stride, 1), 1, n)
-        inner = np.where(self._ordered & (tier > 0), members, 1)
-        return Group(n=n, tier=tier, inner=inner)
+        return self._group(n, tier, self._members(n, tier, stride))
 
-    def within(self, tier: Array, n: Array, stride: Array) -> Array:
-        """The first tier up to `tier` that connects n processors at some distance, where there is an order."""
+    def replica_group(self, n: Array, tier: Array) -> Group:
+        """The same of n processors with the same weights: neighbours along data and context parallelism together.
+
+        Other dimensions may stand between these two, so that members are counted along each.
+        """
+        if not np.any(self._ordered):
+            return Group(n=n, tier=tier, inner=np.ones_like(n))
+        (near, near_stride), (far, far_stride) = self._replicas(n)
+        return self._group(n, tier, self._members(near, tier, near_stride) * self._members(far, tier, far_stride))
+
+    def replica_reach(self, n: Array) -> Array:
+        """Neighbouring processors that n of them lie within."""
+        (near, near_stride), (far, far_stride) = self._replicas(n)
+        return np.where(far > 1, far * far_stride, near * near_stride)
+
+    def within(self, tier: Array, reach: Array) -> Array:
+        """The first tier up to `tier` that connects so many neighbours, where there is an order."""
         result = tier
         if not np.any(self._ordered):
             return result
         for lower in range(self._sizes.shape[1] - 1, -1, -1):
-            fits = self._ordered & (lower < tier) & (n * stride <= self._sizes[self._system, lower])
+            fits = self._ordered & (lower < tier) & (reach <= self._sizes[self._system, lower])
             result = np.where(fits, lower, result)
         return result
+
+    def _replicas(self, n: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """How many of n processors with the same weights there are along the inner dimension, and how far apart; and
+        along the other one.
+        """
+        dp, cp = self.stride("dp"), self.stride("cp")
+        dp_inner = dp < cp
+        near = np.minimum(n, np.where(dp_inner, self._strategies["dp"], self._strategies["cp"]))
+        return (near, np.where(dp_inner, dp, cp)), (-(-n // near), np.where(dp_inner, cp, dp))
+
+    def _members(self, n: Array, tier: Array, stride: Array) -> Array:
+        """Those of n at some distance from each other that are in one group of the tier below."""
+        below = self._sizes[self._system, np.maximum(tier - 1, 0)]
+        return np.asarray(np.clip(below // np.maximum(stride, 1), 1, n))
+
+    def _group(self, n: Array, tier: Array, members: Array) -> Group:
+        inner = np.where(self._ordered & (tier > 0), np.minimum(members, n), 1)
+        return Group(n=n, tier=tier, inner=inner)

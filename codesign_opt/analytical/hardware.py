@@ -6,7 +6,7 @@ Notation: x flop, y bytes of memory tier 1, q bytes on a link, n participants. E
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,10 @@ from codesign_opt.systems import EfficiencyCurve, Engine, MemoryTier, NetworkTie
 Array = NDArray[Any]
 
 COLLECTIVES = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
+
+
+_FEW_STEPS = 6
+"""Steps up to which going through all of them is as fast as looking one up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Curves:
 
     def at(self, size: Array) -> Array:
         """Efficiency of each size; 1 for sizes of 0, which take no time."""
+        if len(self.thresholds) > _FEW_STEPS and self._is_regular:
+            return self._looked_up(np.asarray(size))
         result: Array = self.efficiencies[-1]
         for threshold, efficiency in zip(self.thresholds[-2::-1], self.efficiencies[-2::-1], strict=True):
             result = np.where(size >= threshold, efficiency, result)
@@ -42,6 +48,22 @@ class Curves:
             for threshold, efficiency in zip(self.thresholds[:-1], self.efficiencies[:-1], strict=True):
                 padded = np.where(size < threshold, efficiency * size / threshold, 0.0)
                 result = np.maximum(result, padded)
+        return result
+
+    @property
+    def _is_regular(self) -> bool:
+        """Whether all rows have the same thresholds, and padding to the next one is better than to any other."""
+        slopes = self.efficiencies[:-1] / self.thresholds[:-1]
+        return bool(np.all(self.thresholds == self.thresholds[:, :1]) and np.all(slopes[:-1] <= slopes[1:]))
+
+    def _looked_up(self, size: Array) -> Array:
+        thresholds, row = self.thresholds[::-1, 0], np.arange(self.efficiencies.shape[1])
+        step = np.searchsorted(thresholds, size, side="right") - 1
+        result: Array = self.efficiencies[::-1][step, row]
+        if not self.step_shaped:
+            following = np.minimum(step + 1, len(thresholds) - 1)
+            padded = self.efficiencies[::-1][following, row] * size / thresholds[following]
+            result = np.where(following > step, np.maximum(result, padded), result)
         return result
 
 
@@ -54,6 +76,8 @@ class Hardware:
             of matrix products in 8 bits.
         memory_bandwidth, offload_bandwidth: Bytes/s of memory tiers 1 and 2; `*_capacity` their bytes.
         roofline: Whether flop and memory time overlap.
+        attention_forward, attention_backward, attention_half_head: `systems.FusedAttention`; NaN where there is none.
+        launch: Seconds of the host for each operation.
         system: Index of each row's system in the (system, tier) network tables.
     """
 
@@ -71,11 +95,28 @@ class Hardware:
     offload_capacity: Array
     roofline: Array
     system: Array
+    attention_forward: Array
+    attention_backward: Array
+    attention_half_head: Array
+    launch: Array
     network_rate: Array
     network_latency: Array
+    network_member_latency: Array
     network_usage: Array
     network_scalars: dict[str, Array]
     network_offsets: dict[str, Array]
+
+    def take(self, index: Array) -> Hardware:
+        """The rows at `index`; the network's tables are those of all systems."""
+        taken: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Curves):
+                value = Curves(value.thresholds[:, index], value.efficiencies[:, index], value.step_shaped)
+            elif not field.name.startswith("network_"):
+                value = value[index]
+            taken[field.name] = value
+        return Hardware(**taken)
 
     def matrix_time(self, x: Array) -> Array:
         """Time of x flop on the matrix engine."""
@@ -92,6 +133,12 @@ class Hardware:
     def memory_time(self, y: Array) -> Array:
         """Time to touch y bytes of memory tier 1."""
         return np.asarray(y / (self.memory_bandwidth * self.memory_curves.at(y)))
+
+    def attention_time(self, x: Array, head_size: Array, *, backward: bool) -> Array:
+        """Time of x flop of attention in one pass with heads of some size."""
+        share = self.attention_backward if backward else self.attention_forward
+        share = share * head_size / (head_size + self.attention_half_head)
+        return np.where(np.isnan(share), self.matrix_time(x), x / (self.matrix_peak * share))
 
     def offload_time(self, y: Array) -> Array:
         """Time to move y bytes to or from memory tier 2."""
@@ -123,7 +170,15 @@ class Hardware:
         """
         scalar = self.network_scalars[collective][self.system, tier]
         offset = self.network_offsets[collective][self.system, tier]
-        return np.asarray(self.latency(tier) + q * scalar * (1 + offset / n) / self.rate(tier, inner))
+        seconds = self.latency(tier) + q * scalar * (1 + offset / n) / self.rate(tier, inner)
+        return np.asarray(seconds if collective == "p2p" else self._with_members(seconds, tier, collective, n))
+
+    def _with_members(self, seconds: Array, tier: Array, collective: str, n: Array) -> Array:
+        """Seconds of a collective that passes n members, with the latency of those beyond two."""
+        if not np.any(self.network_member_latency):
+            return seconds
+        further = 2 * np.log2(np.maximum(n, 2) / 2) if collective == "all_reduce" else np.maximum(n - 2, 0)
+        return np.asarray(seconds + self.network_member_latency[self.system, tier] * further)
 
     def rate(self, tier: Array, inner: Array | None) -> Array:
         """Bytes/s of a processor's share of a group's traffic on a tier."""
@@ -131,18 +186,22 @@ class Hardware:
         if inner is None or np.all(inner == 1):
             return own
         below = self.network_rate[self.system, np.maximum(tier - 1, 0)]
-        return np.where(inner > 1, np.maximum(np.minimum(own * inner, below), own), own)
+        return np.asarray(np.where(inner > 1, np.maximum(np.minimum(own * inner, below), own), own))
 
-    def all_to_all_time(self, tier: Array, q: Array, n: Array, inner: Array) -> Array:
+    def all_to_all_time(self, tier: Array, q: Array, n: Array, inner: Array, copies: Array | float = 1.0) -> Array:
         """Time of an all-to-all among n processors that hold q bytes each: one n-th of them goes to each.
 
-        What goes to the `inner` processors in the same group of the tier below goes there, beside the rest.
+        What goes to the `inner` processors in the same group of the tier below goes there, beside the rest. Of `copies`
+        of the same bytes with destinations of their own, those for one other group go there once, and are copied there:
+        among G groups, (G - 1)·(1 - (1 - 1/G)^copies) others are meant in the mean.
         """
         own: Array = self.network_rate[self.system, tier]
         below = self.network_rate[self.system, np.maximum(tier - 1, 0)]
-        away = q * (n - inner) / n / own
+        groups = n / inner
+        others = (groups - 1) * (1 - (1 - 1 / groups) ** copies) / copies
+        away = q * np.where(inner > 1, others, (n - inner) / n) / own
         near = q * (inner - 1) / n / np.where(inner > 1, below, own)
-        return np.asarray(self.latency(tier) + np.maximum(away, near))
+        return np.asarray(self._with_members(self.latency(tier) + np.maximum(away, near), tier, "all_to_all", n))
 
 
 def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, reproduce: Set[Erratum]) -> Hardware:
@@ -173,6 +232,9 @@ def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, 
             np.array([tier.capacity for tier in tiers])[system],
         )
 
+    def attention(name: str) -> Array:
+        return np.array([getattr(machine.fused_attention, name, np.nan) for machine in systems])[system]
+
     def network(value: Callable[[NetworkTier], float]) -> Array:
         most = max(len(machine.network_tiers) for machine in systems)
         table = np.zeros((len(systems), most))
@@ -200,9 +262,14 @@ def hardware_columns(systems: Sequence[System], system: Array, datatype: Array, 
         offload_curves=offload_curves,
         offload_capacity=offload_capacity,
         roofline=np.array([machine.roofline for machine in systems])[system],
+        attention_forward=attention("forward_efficiency"),
+        attention_backward=attention("backward_efficiency"),
+        attention_half_head=attention("half_head_size"),
+        launch=np.array([machine.launch for machine in systems])[system],
         system=system,
         network_rate=network(lambda tier: tier.bandwidth * tier.efficiency),
         network_latency=network(lambda tier: tier.latency),
+        network_member_latency=network(lambda tier: tier.latency_per_member),
         network_usage=network(lambda tier: tier.processor_usage),
         network_scalars={name: network(_cost_of(name, "scalar")) for name in COLLECTIVES},
         network_offsets={name: network(_cost_of(name, "offset")) for name in COLLECTIVES},

@@ -253,8 +253,11 @@ def _in_flight(strategies: Mapping[str, Array], counts: ScheduleCounts) -> Array
 
 
 def _in_flight_last(strategies: Mapping[str, Array], counts: ScheduleCounts, first: Array) -> Array:
-    """The same on the last stage: one microbatch; of an interleaved schedule all chunks but the last of p others."""
+    """The same on the last stage: one microbatch; of an interleaved schedule all chunks but the last of p others.
+
+    Schedules that put weight gradients off hold as many on every stage.
+    """
     p, v = counts.p, counts.v
     few = np.minimum(((v - 1) * p + 1) / v, first)
-    in_turn = np.isin(strategies["schedule"], [OPTION_CODES[word] for word in (Schedule.ONE_F_ONE_B, Schedule.ZB_1P)])
+    in_turn = strategies["schedule"] == OPTION_CODES[Schedule.ONE_F_ONE_B]
     return np.where(in_turn & (p > 1), few, first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,10 @@ class Tables:
     ends: Ends | None
 
 
+PartSource = Callable[[Sequence[Workload], Sequence[System], Mapping[str, Array], Set[Erratum], Part], PartTables]
+"""Gives the tables of one part of the stack for rows that name their workload and system, as `part_tables` does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """Results for every row. All arrays broadcast against each other; none need have the full shape."""
@@ -116,8 +120,17 @@ def model(
     workload: Array,
     system: Array,
     reproduce: Set[Erratum],
+    source: PartSource | None = None,
 ) -> Model:
-    """Evaluate rows that name their workload and system by index into `workloads` and `systems`."""
+    """Evaluate rows that name their workload and system by index into `workloads` and `systems`.
+
+    Args:
+        workloads, systems: What rows name.
+        strategies: Strategy columns.
+        workload, system: Indices, one a row.
+        reproduce: Errata of the published tool to reproduce.
+        source: Where tables come from, for one who keeps what does not depend on the systems; else `part_tables`.
+    """
     placed = groups(strategies, tier_sizes(systems), system)
     columns = with_shards(strategies, placed)
     rows = {**columns, **placed.columns(), "workload": workload, "system": system}
@@ -129,7 +142,7 @@ def model(
         reproduce=reproduce,
     )
     counts = schedule_counts(inputs.sizes.L + inputs.sizes.prediction_blocks, strategies)
-    tables = _tables(workloads, systems, rows, counts, reproduce)
+    tables = _tables(workloads, systems, rows, counts, reproduce, source or part_tables)
     held = None if tables.ends is None else tables.ends.held
     overheads = overhead_columns([machine.memory_overheads for machine in systems], system)
     memory = memory_needs(columns, tables.spaces, tables.state, counts, held, overheads)
@@ -171,13 +184,14 @@ def _tables(
     rows: Mapping[str, Array],
     counts: ScheduleCounts,
     reproduce: Set[Erratum],
+    source: PartSource,
 ) -> Tables:
     """The tables of every row, computed once for each distinct key."""
     kinds = Kinds.all_of(workloads)
     shares = kinds.shares(rows["workload"], counts.N)
 
     def tables(part: Part, shapes: Sequence[Workload], of: Mapping[str, Array]) -> PartTables:
-        return _part(shapes, systems, of, reproduce, part)
+        return source(shapes, systems, of, reproduce, part)
 
     def mean_block(of: Mapping[str, Array]) -> PartTables:
         number = kinds.of[of["workload"]].T
@@ -199,7 +213,7 @@ def _tables(
     return Tables(blocks=block.blocks, spaces=block.spaces, optimizer=block.optimizer, state=block.state, ends=ends)
 
 
-def _part(
+def part_tables(
     workloads: Sequence[Workload],
     systems: Sequence[System],
     rows: Mapping[str, Array],

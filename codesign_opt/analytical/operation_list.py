@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.errata import NONE, Erratum
 from codesign_opt.analytical.groups import groups, tier_sizes
 from codesign_opt.analytical.hardware import Hardware, hardware_columns
+from codesign_opt.analytical.host import held_up
 from codesign_opt.analytical.model import with_shards
 from codesign_opt.analytical.operation_times import ExchangeTimes, OperationColumns, exchange_times, stage_times
 from codesign_opt.analytical.operations import Operation
@@ -66,7 +67,8 @@ def operation_list(
     listed = OPERATIONS[part](shapes, reproduce)
     operations = OperationColumns.stack(listed, 1)
     stages = stage_times(operations, shapes, hardware)
-    base, edge = exchange_times(operations, stages, shapes, keys, hardware, reproduce)
+    alone = exchange_times(operations, stages, shapes, keys, hardware, reproduce)
+    base, edge = (held_up(times, operations, hardware.launch) for times in alone)
     sharded = with_shards(table, placed)
     shards = np.where(operations.expert, sharded["expert_shards"], sharded["shards"])
     columns = {

@@ -113,19 +113,27 @@ def stage_times(operations: OperationColumns, s: BlockShapes, hardware: Hardware
     """Compute and memory times of every operation, without communication."""
     rows, products = operations.matrix[:, 0], operations.product[:, 0]
     eight_bit = s.eight_bit if s.eight_bit.any() else None
+    heads = operations["head_size"]
+    fused = np.flatnonzero(heads.any(axis=1))
+    parts = operations["parts"] if np.any(operations["parts"] != 1) else None
 
-    def flop_time(flops: Array) -> Array:
+    def flop_time(flops: Array, *, backward: bool = False) -> Array:
         result = np.empty_like(flops)
+        flops = flops if parts is None else flops / parts
         result[rows] = hardware.matrix_time(flops[rows])
         result[~rows] = hardware.vector_time(flops[~rows])
         if eight_bit is not None:
             result[products] = np.where(eight_bit, hardware.eight_bit_time(flops[products]), result[products])
+        if parts is not None:
+            result = parts * result
+        if fused.size:
+            result[fused] = hardware.attention_time(flops[fused], heads[fused], backward=backward)
         return result
 
     return StageTimes(
         ff=flop_time(operations["Ff"]),
         fm=hardware.memory_time(operations["Yf"]),
-        af=flop_time(operations["Fa"]),
+        af=flop_time(operations["Fa"], backward=True),
         am=hardware.memory_time(operations["Ya"]),
         wf=flop_time(operations["Fw"]),
         wm=hardware.memory_time(operations["Yw"]),
@@ -322,7 +330,7 @@ def _stage(
 
 
 _COLUMNS = (
-    "Ff", "Fa", "Fw", "I", "O", "K", "G", "weights", "Yf", "Ya", "Yw", "Kb", "Gb", "stored",
+    "head_size", "parts", "Ff", "Fa", "Fw", "I", "O", "K", "G", "weights", "Yf", "Ya", "Yw", "Kb", "Gb", "stored",
     "recomputed", "recommunicated", "shared", "output_dropped",
 )  # fmt: skip
 

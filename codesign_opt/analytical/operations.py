@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.peers import Peer
 from codesign_opt.analytical.shapes import BlockShapes
+from codesign_opt.strategies import CpExchange
 
 Array = NDArray[Any]
 
@@ -41,6 +42,8 @@ class Operation:
         product: A product with weights, which may compute in 8 bits.
         weights: Weight elements; `expert` where they are those of routed experts, which fewer processors share.
         peer: What a `PEER` exchanges.
+        head_size: Head size of attention in one pass; 0 for any other operation.
+        parts: Equal products that the operation consists of: as efficient as one of them.
         stored: Bytes kept from forward to backward pass, before `output_dropped`.
         recomputed, recommunicated: Redone in the backward pass (RC, RM).
         shared: The activation shares a buffer counted elsewhere (RU).
@@ -54,6 +57,8 @@ class Operation:
     peer: Peer | None = None
     kind: Kind = Kind.LOCAL
     row_split: bool = False
+    head_size: Array | float = 0.0
+    parts: Array | float = 1.0
     Ff: Array | float = 0.0
     Fa: Array | float = 0.0
     Fw: Array | float = 0.0
@@ -153,11 +158,15 @@ def attention_product(s: BlockShapes, name: str, x: Array, y: Array, z: Array, r
     # Each key or value head is read once, whatever the number of query heads that share it.
     per_head = s.structure.multiquery and Erratum.E17D in reproduce
     right_operands = s.H if per_head else s.b * s.kv_heads
-    I, O = s.H * x * y + right_operands * y * z, s.H * x * z
+    # A processor makes those of its rows. What it gathers besides it reads, and does not keep; an all-to-all brings the
+    # other rows of fewer heads instead.
+    made = right_operands * y * z / s.c
+    read = made * (s.c if s.structure.context is CpExchange.ALL_GATHER else 1.0)
+    I, K, O = s.H * x * y + read, s.H * x * y + made, s.H * x * z
     passes = 1 if Erratum.E17C in reproduce else 2
     return Operation(
-        name=name, matrix=True, Ff=2 * s.H * x * y * z, Fa=4 * s.H * x * y * z, I=I, O=O, K=I, G=O,
-        Yf=s.e * (I + O), Ya=passes * s.e * (I + O), Kb=s.e * I, Gb=s.e * O, stored=s.e * I,
+        name=name, matrix=True, Ff=2 * s.H * x * y * z, Fa=4 * s.H * x * y * z, I=I, O=O, K=K, G=O,
+        Yf=s.e * (I + O), Ya=passes * s.e * (I + O), Kb=s.e * K, Gb=s.e * O, stored=s.e * K,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.analytical.errata import Erratum
-from codesign_opt.analytical.hardware import hardware_columns
+from codesign_opt.analytical.hardware import Hardware, hardware_columns
 from codesign_opt.analytical.operation_times import OperationColumns, over_operations
 from codesign_opt.analytical.parts import OPERATIONS, Part
 from codesign_opt.analytical.shapes import BlockShapes, block_shapes, workload_columns
@@ -72,13 +72,18 @@ def optimizer_table(
     `keys` has the columns of `OPTIMIZER_KEY`, `shards` and `expert_shards`, `workload` and `system`.
     """
     columns: dict[str, Array] = {}
-    for rows, members, w in _weights(workloads, keys, reproduce, part):
+    for rows, members, w in optimizer_weights(workloads, keys, reproduce, part):
         hardware = hardware_columns(systems, members["system"], members["datatype"], reproduce)
         F, Y = optimizer_work(w.elements, w.e, w.shards, w.gradient_bytes, reproduce)
-        f, m = hardware.vector_time(F), hardware.memory_time(Y)
-        totals = {"F": F, "f": f, "Y": Y, "m": m, "T": hardware.combine(f, m)}
-        _fill(columns, rows, members["training"], totals, len(keys["tp"]))
+        _fill(columns, rows, optimizer_totals(F, Y, members["training"], hardware), len(keys["tp"]))
     return OptimizerTable(**columns)
+
+
+def optimizer_totals(F: Array, Y: Array, training: Array, hardware: Hardware) -> dict[str, Array]:
+    """The columns of an `OptimizerTable`, given the (operation, key) flop and bytes of a step."""
+    f, m = hardware.vector_time(F), hardware.memory_time(Y)
+    totals = {"F": F, "f": f, "Y": Y, "m": m, "T": hardware.combine(f, m)}
+    return {name: training * over_operations(values) for name, values in totals.items()}
 
 
 def optimizer_spaces(
@@ -86,13 +91,14 @@ def optimizer_spaces(
 ) -> OptimizerSpaces:
     """The optimizer's memory for every key, in order; `keys` as for `optimizer_table`, without `system`."""
     columns: dict[str, Array] = {}
-    for rows, members, w in _weights(workloads, keys, reproduce, part):
+    for rows, members, w in optimizer_weights(workloads, keys, reproduce, part):
         in_shards = np.where(members["gradient_sharding"], w.shards, 1)
         totals = {
             "space": optimizer_state(w.elements, w.e, w.shards),
             "gradient": w.gradient_bytes * w.elements / in_shards,
         }
-        _fill(columns, rows, members["training"], totals, len(keys["tp"]))
+        held = {name: members["training"] * over_operations(values) for name, values in totals.items()}
+        _fill(columns, rows, held, len(keys["tp"]))
     return OptimizerSpaces(**columns)
 
 
@@ -118,7 +124,7 @@ def gradient_bytes(e: Array, precision: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class OptimizerWeights:
     """(operation, key) weights, the shards of each, and bytes of an element and of its gradient."""
 
     elements: Array
@@ -127,21 +133,21 @@ class _Weights:
     gradient_bytes: Array
 
 
-def _weights(
+def optimizer_weights(
     workloads: Sequence[Workload], keys: Mapping[str, Array], reproduce: Set[Erratum], part: Part
-) -> Iterator[tuple[Array, dict[str, Array], _Weights]]:
+) -> Iterator[tuple[Array, dict[str, Array], OptimizerWeights]]:
     """For each structure: its keys' rows, the keys, and their weights."""
     for structure, rows, members in structures(workloads, _with_any_block(keys)):
         s: BlockShapes = block_shapes(workload_columns(workloads, members["workload"]), structure, members)
         operations = OperationColumns.stack(OPERATIONS[part](s, reproduce), len(s.t))
         shards = np.where(operations.expert, members["expert_shards"], members["shards"])
         bytes_ = gradient_bytes(s.e, members["gradient_precision"])
-        yield rows, members, _Weights(operations["weights"], shards, s.e, bytes_)
+        yield rows, members, OptimizerWeights(operations["weights"], shards, s.e, bytes_)
 
 
-def _fill(columns: dict[str, Array], rows: Array, training: Array, totals: Mapping[str, Array], length: int) -> None:
+def _fill(columns: dict[str, Array], rows: Array, totals: Mapping[str, Array], length: int) -> None:
     for name, values in totals.items():
-        columns.setdefault(name, np.empty(length))[rows] = training * over_operations(values)
+        columns.setdefault(name, np.empty(length))[rows] = values
 
 
 def _with_any_block(keys: Mapping[str, Array]) -> dict[str, Array]:

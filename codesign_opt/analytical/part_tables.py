@@ -71,7 +71,14 @@ def partly_recomputed(
         return tables(rows)
     none = np.full_like(rows["recompute"], OPTION_CODES[Recompute.NONE])
     kept = tables({**rows, "recompute": np.where(rows["recompute_blocks"] > 0, none, rows["recompute"])})
-    return mean_of_tables([tables(rows), kept], [share, 1.0 - share])
+    every, shares = tables(rows), [share, 1.0 - share]
+    return PartTables(
+        blocks=mean_of([every.blocks, kept.blocks], shares),
+        spaces=mean_of([every.spaces, kept.spaces], shares),
+        # Neither weights nor their optimizer depend on it.
+        optimizer=every.optimizer,
+        state=every.state,
+    )
 
 
 def recomputed_share(strategies: Mapping[str, Array], stage_blocks: Array) -> Array | None:

@@ -27,6 +27,7 @@ class Peer:
             the operation before it that works on what the last one brought.
         q_forward, q_backward: Its bytes: of an all-to-all what a processor holds, of a gather or scatter the whole
             vector, of a ring one message.
+        copies: Of an all-to-all: how many destinations the same bytes have.
     """
 
     group: Group
@@ -34,6 +35,7 @@ class Peer:
     backward: Collective
     q_forward: Array
     q_backward: Array
+    copies: Array | float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def peer_times(
             step = np.where(n > 1, hardware.transfer_time(tier, "p2p", q, np.array(2.0)), 0.0)
             return q * (n - 1), step * (n - 1), np.maximum(step - beside / n, 0.0) * (n - 1)
         if collective == "all-to-all":
-            seconds = hardware.all_to_all_time(tier, q, n, inner)
+            seconds = hardware.all_to_all_time(tier, q, n, inner, peer.copies)
         else:
             seconds = hardware.transfer_time(tier, collective.replace("-", "_"), q, n, inner)
         seconds = np.where(n > 1, seconds, 0.0)

@@ -84,12 +84,18 @@ def shard_seconds(
 
 def replica_seconds(spaces: BlockSpaces, groups: Groups, hardware: Hardware, ratio: Array | float) -> Array:
     """An all-reduce of one block's shards among the groups that each have them all (HSDP); 0 where there is one."""
-    copies = groups.replicas.n / groups.shards.n
+    seconds = _across((spaces.spW - spaces.spX) * ratio, groups.replicas, groups.shards, hardware)
+    if np.any(spaces.spX):
+        seconds = seconds + _across(spaces.spX * ratio, groups.expert_replicas, groups.expert_shards, hardware)
+    return seconds
+
+
+def _across(q: Array, replicas: Group, shards: Group, hardware: Hardware) -> Array:
+    copies = replicas.n / shards.n
     if not np.any(copies > 1):
         return np.zeros(())
-    shard = (spaces.spW - spaces.spX) * ratio / groups.shards.n
-    across = Group(n=np.maximum(copies, 1), tier=groups.replicas.tier, inner=np.ones_like(groups.replicas.inner))
-    return _seconds(shard, across, hardware, "all_reduce")
+    across = Group(n=np.maximum(copies, 1), tier=replicas.tier, inner=np.ones_like(replicas.inner))
+    return _seconds(q / shards.n, across, hardware, "all_reduce")
 
 
 def _seconds(q: Array, group: Group, hardware: Hardware, collective: str) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from codesign_opt.api.calibrating import calibrate
     from codesign_opt.api.evaluation import SweepResult, estimate, nothing_feasible, sweep, sweep_all
     from codesign_opt.api.searching import (
         DEFAULT_DATABASE,
@@ -27,6 +28,7 @@ _MODULES = {
     **dict.fromkeys(("SweepResult", "estimate", "nothing_feasible", "sweep", "sweep_all"), "evaluation"),
     **dict.fromkeys(("SimulatedStep", "refine", "simulate_graph", "simulate_strategy"), "simulating"),
     **dict.fromkeys(("Validation", "validate"), "validating"),
+    "calibrate": "calibrating",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "SimulatedStep",
     "SweepResult",
     "Validation",
+    "calibrate",
     "certify",
     "delete_study",
     "estimate",

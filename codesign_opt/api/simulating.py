@@ -46,7 +46,7 @@ def simulate_strategy(
     engine: str = "events",
     contention: bool = True,
     topology: Topology | str | Path | None = None,
-    placement: str = "tp-dp-pp",
+    placement: str | None = None,
     algorithms: Mapping[str, str | Mapping[str, Any]] | None = None,
     reproduce: str = "none",
     record: bool = False,
@@ -61,7 +61,7 @@ def simulate_strategy(
         engine, contention, record: As in `simulation.step.simulate_step`.
         topology: A network, or a file of one, whose messages decide what transfers take; the closed forms of the
             system's network tiers if None, unless algorithms are named.
-        placement: Which parallel dimension is between neighbours on the topology.
+        placement: Which parallel dimension is between neighbours on the topology; by default the strategy's order.
         algorithms: Collective to algorithm: its name, or a table with `algorithm` and the algorithm's options, as in a
             translation; without a topology, on that of the system's tiers.
         reproduce: Errata of the published tool to reproduce.

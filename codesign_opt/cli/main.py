@@ -11,7 +11,20 @@ import typer
 from typer.completion import completion_init, install_callback, show_callback  # type: ignore[attr-defined]
 
 from codesign_opt import __version__
-from codesign_opt.cli import catalog, db, estimate, graph, pareto, refine, search, simulate, studies, sweep, validate
+from codesign_opt.cli import (
+    calibrate,
+    catalog,
+    db,
+    estimate,
+    graph,
+    pareto,
+    refine,
+    search,
+    simulate,
+    studies,
+    sweep,
+    validate,
+)
 from codesign_opt.cli.errors import exit_status
 from codesign_opt.cli.help import GroupedCommand
 
@@ -37,6 +50,7 @@ app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
 app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command("refine", epilog=refine.EXAMPLES)(refine.refine)
 app.command("validate", epilog=validate.EXAMPLES)(validate.validate)
+app.command("calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate)
 app.add_typer(graph.app, name="graph")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(db.app, name="db")

@@ -63,7 +63,7 @@ def next_commands(study: Study, database: str) -> str:
 def _answer(study: Study, table: Table) -> str:
     """What was simulated, how far it is from the estimates, and what the best candidate's step consists of."""
     from codesign_opt.cli.output import percentages, plural
-    from codesign_opt.cli.simulation_output import largest_parts
+    from codesign_opt.cli.simulation_output import largest_parts, stage_title
     from codesign_opt.studies.refinement import NOTABLE
     from codesign_opt.units import format_quantity
 
@@ -75,8 +75,10 @@ def _answer(study: Study, table: Table) -> str:
     simulated, estimate = (format_quantity(best[name], "s") for name in ("step_time_simulated", "step_time"))
     change = percentages([best["step_time_change"]], signed=True)[0]
     candidate = next(row for row in study.stored_candidates if (row.trial, row.rank) == (best["trial"], best["rank"]))
-    parts = dict(study.refinements[candidate.id or 0].notes["parts"])
+    notes = study.refinements[candidate.id or 0].notes
+    parts = dict(notes["parts"])
     parts.pop("total")
+    stage = stage_title(notes.get("stage", 0)).removeprefix("the ")
     return "\n".join(
         [
             f"study '{study.name}': {plural(range(table.rows), 'candidate')} simulated",
@@ -85,7 +87,7 @@ def _answer(study: Study, table: Table) -> str:
             f"the best is trial {best['trial']}, rank {best['rank']}: "
             f"{'also the best' if place == 1 else f'place {place}'} by the estimates",
             f"  step time: simulated {simulated}, estimate {estimate} ({change})",
-            f"  its first stage: {largest_parts({name: after for name, (_, after) in parts.items()})}",
+            f"  its {stage}: {largest_parts({name: after for name, (_, after) in parts.items()})}",
         ]
     )
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from codesign_opt.graphs.step.pass_writer import Messages, StepOptions
     from codesign_opt.simulation.events import Model
 
-SCHEDULES = ("auto", "gpipe", "1f1b", "interleaved")
+SCHEDULES = ("auto", "gpipe", "1f1b", "interleaved", "zb_1p", "zb_v", "dualpipe")
 GRANULARITIES = ("auto", "operation", "block", "chunk")
 MESSAGES: tuple[Messages, ...] = ("asynchronous", "serial")
 ENGINES = ("events", "levels", "closed-form")
 MODELS: tuple[Model, ...] = ("flows", "fifo", "latency-bandwidth")
-PLACEMENTS = ("tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp")
+PLACEMENTS = (
+    "tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp",
+    "tp-cp-dp-pp", "tp-cp-pp-dp", "tp-dp-cp-pp", "cp-tp-dp-pp",
+)  # fmt: skip
 
 EXAMPLES = options.examples(
     "codesign-opt simulate --study default --timeline step.json",
@@ -48,7 +51,9 @@ _SYSTEM = typer.Option(
     "--system", metavar="NAME|FILE", help="The machine, with --strategy.", autocompletion=options.shipped("systems")
 )
 _SCHEDULE = _word(
-    "schedule", SCHEDULES, "Order of the passes; auto: interleaved where vpp says so and full rounds allow it."
+    "schedule",
+    SCHEDULES,
+    "Order of the passes; auto: the strategy's, interleaved where vpp says so and full rounds allow it.",
 )
 _GRANULARITY = _word("granularity", GRANULARITIES, "The smallest unit of work; auto: the finest that is affordable.")
 _MESSAGES = _word(
@@ -64,7 +69,9 @@ _TOPOLOGY = typer.Option(
     help="Network (TOML, or ASTRA-sim's YAML) on which the messages of collectives decide what they take.",
 )  # fmt: skip
 _PLACEMENT = _word(
-    "placement", PLACEMENTS, "Parallel dimensions on the topology, that between neighbours first; tp-dp-pp if absent."
+    "placement",
+    PLACEMENTS,
+    "Parallel dimensions on the topology, that between neighbours first; if absent the strategy's, or tp-dp-pp.",
 )
 _ALGORITHM = typer.Option(
     "--algorithm", metavar="COLLECTIVE=NAME[:OPTION=VALUE]", show_default=False,
@@ -140,7 +147,7 @@ def simulate(
         "engine": choice(engine or ENGINES[0], "--engine", ENGINES),
         "contention": contention is not False,
         "topology": topology,
-        "placement": choice(placement or PLACEMENTS[0], "--placement", PLACEMENTS),
+        "placement": None if placement is None else choice(placement, "--placement", PLACEMENTS),
         "algorithms": algorithms(algorithm or ()),
     }
     if topology is None and not algorithm:

@@ -27,13 +27,17 @@ WORTH_TELLING = 0.0005
 
 _KINDS = {
     "compute": ("forward", "backward", "recompute", "optimizer"),
-    "communication": ("tp_communication", "recompute_communication", "dp_communication", "pp_communication"),
+    "communication": (
+        "tp_communication", "recompute_communication", "cp_communication", "ep_communication", "dp_communication",
+        "pp_communication",
+    ),
     "offload": ("forward_offload", "backward_offload"),
     "bubble": ("bubble",),
-}
+}  # fmt: skip
 """What the parts of a stage's step are, in short."""
 
 _SIZES = ("tp", "pp", "dp", "vpp", "batch", "microbatch")
+_FURTHER_SIZES = ("cp", "ep", "etp")
 _RATES = ("sample_rate", "token_rate", "mfu")
 
 
@@ -84,6 +88,11 @@ def largest_parts(seconds: Mapping[str, float], count: int = 3) -> str:
     shares = percentages(value / whole if whole else 0.0 for _, value in ranked)
     names = [name.replace("_", " ") for name, _ in ranked]
     return ", ".join(f"{name} {share.strip()}" for name, share in zip(names, shares, strict=True))
+
+
+def stage_title(stage: int) -> str:
+    """Which stage is told about."""
+    return "the first stage" if stage == 0 else f"stage {stage}, the busiest"
 
 
 def _document(question: Question, step: SimulatedStep) -> dict[str, Any]:
@@ -176,7 +185,7 @@ def _sections(question: Question, step: SimulatedStep) -> list[str]:
     return [
         heading,
         "\n".join([_causes(step.parts, step.contention), _rates(step.simulated), _bottleneck(step, path)]),
-        titled_table(_parts_table(step.parts), "the first stage", rows=step.parts.rows),
+        titled_table(_parts_table(step.parts), stage_title(step.stage), rows=step.parts.rows),
         titled_table(_stages_table(step), "stages; communication and offload where nothing computes", rows=STAGES),
         *ports,
         titled_table(_instructions_table(path), "critical path, by instruction", rows=ROWS),
@@ -193,7 +202,8 @@ def _heading(question: Question, step: SimulatedStep) -> str:
     result, work, strategy = step.result, step.result.step.work, question.strategy
     estimate = float(step.estimated.times.total[0])
     change = percentages([result.seconds / estimate - 1], signed=True)[0]
-    sizes = ", ".join(f"{name} {getattr(strategy, name)}" for name in _SIZES)
+    named = (*_SIZES[:3], *(name for name in _FURTHER_SIZES if getattr(strategy, name) > 1), *_SIZES[3:])
+    sizes = ", ".join(f"{name} {getattr(strategy, name)}" for name in named)
     lines = [
         ", ".join(f"{name} {value}" for name, value in question.candidate.items()),
         f"{question.workload.name} on {strategy.processors} × {question.system.name}: {sizes}",
@@ -227,7 +237,8 @@ def _rates(simulated: Estimate) -> str:
     from codesign_opt.reports.values import human
 
     metrics = [METRICS[name] for name in _RATES]
-    return "rates: " + ", ".join(f"{metric.name} {human(_value(metric, simulated), metric.unit)}" for metric in metrics)
+    values = [f"{metric.name} {human(_value(metric, simulated), metric.unit)}" for metric in metrics]
+    return f"rates: {', '.join(values)} (full attention)"
 
 
 def _bottleneck(step: SimulatedStep, path: Table) -> str:

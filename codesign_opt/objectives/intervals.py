@@ -51,6 +51,7 @@ class Interval:
         generation, parallelism: The kind of the runs; `ANY` where all of them count.
         runs: How many they are.
         families: From how many collections.
+        calibrated: Whether it is for estimates on calibrated systems.
         lower, upper: Measured time divided by the estimate.
     """
 
@@ -60,6 +61,7 @@ class Interval:
     families: int
     lower: float
     upper: float
+    calibrated: bool = False
 
 
 def generation_of(system: System) -> str:
@@ -101,14 +103,20 @@ def published_intervals() -> tuple[Interval, ...]:
 
 def pessimistic_factor(estimate: Estimate) -> NDArray[Any]:
     """The upper end of each strategy's published interval, as a multiple of the estimated step time."""
-    generation = generation_of(estimate.system)
-    nearest_ones = [nearest_interval(published_intervals(), generation, word) for word in PARALLELISMS]
+    nearest_ones = _of_classes(estimate.system)
     upper = np.array([1.0 if one is None else one.upper for one in nearest_ones])
     return np.asarray(upper[parallelism_of(estimate.workload, estimate.strategies)])
 
 
 def intervals_for(workload: Workload, system: System, strategies: Mapping[str, NDArray[Any]]) -> list[Interval | None]:
     """For each strategy the published interval of the nearest kind."""
-    generation = generation_of(system)
-    of_class = [nearest_interval(published_intervals(), generation, word) for word in PARALLELISMS]
+    of_class = _of_classes(system)
     return [of_class[index] for index in parallelism_of(workload, strategies)]
+
+
+def _of_classes(system: System) -> list[Interval | None]:
+    """For each class of parallelism the published interval of the nearest kind, of systems calibrated or not."""
+    # A calibration says how fast fused attention is; nothing else does.
+    calibrated = system.fused_attention is not None
+    fitting = [one for one in published_intervals() if one.calibrated == calibrated]
+    return [nearest_interval(fitting, generation_of(system), word) for word in PARALLELISMS]

@@ -145,7 +145,7 @@ class StrategyGrid:
         fits = experts <= network.size
         if network.must_be_filled:
             fits &= network.size % experts == 0
-        return allowed & (fits | (columns["ep"] == 1))
+        return np.asarray(allowed & (fits | (columns["ep"] == 1)))
 
 
 def _along(axis: str) -> tuple[int, ...]:

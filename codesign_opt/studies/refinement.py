@@ -141,7 +141,7 @@ def simulate_candidate(specification: StudySpecification, point: Point, strategy
 
     Returns:
         Metrics as of the estimate, with the simulated times. Notes: `schedule`, `granularity`, the `parts` of the step
-        of the first stage (estimate and simulated seconds), `contention` (seconds that sharing ports costs), and
+        of the busiest `stage` (estimate and simulated seconds), `contention` (seconds that sharing ports costs), and
         `because` (in words, what makes up a difference of more than `NOTABLE`).
     """
     system, _ = machine(specification, point)
@@ -161,6 +161,7 @@ def simulate_candidate(specification: StudySpecification, point: Point, strategy
     notes = {
         "schedule": step.schedule,
         "granularity": step.options.granularity,
+        "stage": opinion.stage,
         "parts": {row["part"]: [row["estimate"], row["simulated"]] for row in parts},
         "contention": opinion.contention,
         "because": because(parts, opinion.contention),

@@ -4,12 +4,21 @@ from codesign_opt.systems.curve import EfficiencyCurve
 from codesign_opt.systems.notes import Notes
 from codesign_opt.systems.power import Power
 from codesign_opt.systems.price import Price, PriceCurve
-from codesign_opt.systems.system import CollectiveCost, Engine, MemoryOverheads, MemoryTier, NetworkTier, System
+from codesign_opt.systems.system import (
+    CollectiveCost,
+    Engine,
+    FusedAttention,
+    MemoryOverheads,
+    MemoryTier,
+    NetworkTier,
+    System,
+)
 
 __all__ = [
     "CollectiveCost",
     "EfficiencyCurve",
     "Engine",
+    "FusedAttention",
     "MemoryOverheads",
     "MemoryTier",
     "NetworkTier",

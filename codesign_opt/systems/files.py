@@ -20,6 +20,7 @@ from codesign_opt.systems.schema import (
     CollectiveFile,
     DerivedSystemFile,
     EngineFile,
+    FusedAttentionFile,
     MemoryOverheadsFile,
     MemoryTierFile,
     NetworkTierFile,
@@ -28,7 +29,15 @@ from codesign_opt.systems.schema import (
     SystemFile,
     parse_price_curve,
 )
-from codesign_opt.systems.system import CollectiveCost, Engine, MemoryOverheads, MemoryTier, NetworkTier, System
+from codesign_opt.systems.system import (
+    CollectiveCost,
+    Engine,
+    FusedAttention,
+    MemoryOverheads,
+    MemoryTier,
+    NetworkTier,
+    System,
+)
 from codesign_opt.units import format_quantity
 
 _COLLECTIVES = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
@@ -103,6 +112,8 @@ def system_from_file(file: SystemFile, *, where: str) -> System:
         roofline=file.processing == "roofline",
         network_tiers=tuple(_network_tier(tier) for tier in file.network_tiers),
         memory_overheads=_memory_overheads(file.memory_overheads),
+        fused_attention=_fused_attention(file.fused_attention),
+        launch=file.launch,
         power=_power(file.power, where=where),
     )
     system = dataclasses.replace(system, price=_price(file.price, system, where=where))
@@ -145,6 +156,10 @@ def system_to_toml(system: System, notes: Notes | None = None) -> str:
         "memory_tier2": _memory_table(system.memory_tier2),
         "network_tiers": [_network_table(tier) for tier in system.network_tiers],
     }
+    if system.fused_attention is not None:
+        data["fused_attention"] = _numbers(system.fused_attention)
+    if system.launch:
+        data["launch"] = format_quantity(system.launch, "s", 17)
     if system.memory_overheads.any:
         data["memory_overheads"] = _numbers(system.memory_overheads)
     if system.price is not None:
@@ -164,6 +179,12 @@ def _memory_tier(file: MemoryTierFile) -> MemoryTier:
 
 def _memory_overheads(file: MemoryOverheadsFile) -> MemoryOverheads:
     return MemoryOverheads(**{name: getattr(file, name) for name in MemoryOverheadsFile.model_fields})
+
+
+def _fused_attention(file: FusedAttentionFile | None) -> FusedAttention | None:
+    if file is None:
+        return None
+    return FusedAttention(**{name: getattr(file, name) for name in FusedAttentionFile.model_fields})
 
 
 def _network_tier(file: NetworkTierFile) -> NetworkTier:

@@ -54,9 +54,10 @@ class Notes:
 def values(system: System) -> dict[str, Value]:
     """Every value of a system by its dotted path: the numbers of `parameters`, the switches and the curves.
 
-    Memory overheads count only where there are any.
+    Memory overheads, and the time of a launch, count only where there are any.
     """
-    silent = () if system.memory_overheads.any else ("memory_overheads",)
+    there = {"memory_overheads": system.memory_overheads.any, "launch": system.launch > 0}
+    silent = [name for name, any_ in there.items() if not any_]
     return {path: value for path, value in _values(system, "") if path.partition(".")[0] not in silent}
 
 

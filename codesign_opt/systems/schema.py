@@ -143,6 +143,12 @@ class NetworkTierFile(FileModel):
     processor_usage: Annotated[float, _number("processor_usage")] = Field(
         description="Share of compute that an overlapped transfer takes, below 1.", examples=[0.15]
     )
+    latency_per_member: Annotated[float, _number("latency_per_member")] = Field(
+        default="0 s",
+        validate_default=True,
+        description="What each further member of a group adds to it, along a ring or a tree.",
+        examples=["5 us"],
+    )
     collectives: CollectivesFile = Field(
         description="Wire bytes of each operation.", examples=["see [system.network_tiers.collectives]"]
     )
@@ -206,6 +212,20 @@ class MemoryOverheadsFile(FileModel):
     )
 
 
+class FusedAttentionFile(FileModel):
+    """How fast attention in one pass is on the matrix engine; without it, as fast as any product."""
+
+    forward_efficiency: Annotated[float, _number("forward_efficiency")] = Field(
+        description="Share of the peak that very wide heads reach in the forward pass.", examples=[0.6]
+    )
+    backward_efficiency: Annotated[float, _number("backward_efficiency")] = Field(
+        description="The same in the backward pass.", examples=[0.5]
+    )
+    half_head_size: Annotated[float, _number("half_head_size")] = Field(
+        description="Head size at which it is half of that.", examples=[40]
+    )
+
+
 _DESCRIPTION: Any = Field("", description="What the machine is, in a line.", examples=["8 GPUs a node, InfiniBand"])
 _SOURCE: Any = Field("", description="Where the numbers come from.", examples=["vendor data sheet"])
 _SOURCES: Any = Field(
@@ -246,6 +266,15 @@ class SystemFile(FileModel):
         validate_default=True,
         description="What frameworks take of memory tier 1.",
         examples=["see [system.memory_overheads]"],
+    )
+    fused_attention: FusedAttentionFile | None = Field(
+        None, description="Speed of attention in one pass.", examples=["see [system.fused_attention]"]
+    )
+    launch: Annotated[float, _number("launch")] = Field(
+        default="0 s",
+        validate_default=True,
+        description="What the host takes to start one operation: no pass is faster than starting all of its.",
+        examples=["20 us"],
     )
     price: PriceFile | None = Field(None, description="What a processor costs.", examples=["see [system.price]"])
     power: PowerFile | None = Field(None, description="What a processor draws.", examples=["see [system.power]"])

@@ -46,6 +46,8 @@ class NetworkTier:
         must_be_filled: Whether groups on this tier must divide `size`.
         latency: Seconds per operation.
         processor_usage: Share of compute taken by a transfer that overlaps with it, 0 ≤ share < 1.
+        latency_per_member: Seconds that each further member of a group adds to `latency`: a ring passes all of them, a
+            tree of an all-reduce twice their binary logarithm.
         p2p, reduce_scatter, all_gather, all_reduce: Wire bytes of each operation.
     """
 
@@ -59,6 +61,21 @@ class NetworkTier:
     reduce_scatter: CollectiveCost
     all_gather: CollectiveCost
     all_reduce: CollectiveCost
+    latency_per_member: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedAttention:
+    """How fast attention in one pass (`flash`) is on the matrix engine.
+
+    Attributes:
+        forward_efficiency, backward_efficiency: Share of the engine's peak that very wide heads reach.
+        half_head_size: Head size at which it is half of that: exponentials and sums take as long as the products.
+    """
+
+    forward_efficiency: float
+    backward_efficiency: float
+    half_head_size: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +114,9 @@ class System:
         price: What a processor and its memory cost, or None.
         power: What a processor draws, or None.
         memory_overheads: What frameworks take of memory tier 1.
+        fused_attention: Speed of attention in one pass; None where it is that of any product.
+        launch: Seconds that the host takes to start one operation: a pass of a block cannot be faster than starting
+            its operations one after another.
     """
 
     name: str
@@ -109,3 +129,5 @@ class System:
     price: Price | None = field(default=None)
     power: Power | None = field(default=None)
     memory_overheads: MemoryOverheads = field(default=MemoryOverheads())
+    fused_attention: FusedAttention | None = field(default=None)
+    launch: float = field(default=0.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,49 @@ def intervals_of(found: Sequence[Residual]) -> list[Interval]:
     """The interval of every kind that has `FEWEST` residuals, the widest kind last.
 
     Its ends are quantiles of the ratios, such that the next run of the same distribution lies between them with the
-    probability `SHARE` at least. Every collection counts alike as a whole, however many runs it has.
+    probability `SHARE` at least. Every collection counts alike as a whole, however many runs it has. Runs of one that
+    is not among them are further off: all intervals are as much wider as makes collections lie within those of the
+    others.
     """
+    return _widened(_of_same(found), _widening(found))
+
+
+def _of_same(found: Sequence[Residual]) -> list[Interval]:
+    """The intervals of further runs of the same collections."""
     members: dict[tuple[str, str], list[Residual]] = {}
     for residual in found:
         for kind in kinds(residual.generation, residual.parallelism):
             members.setdefault(kind, []).append(residual)
     ordered = sorted(members, key=lambda kind: (kind[0] == ANY, kind[1] == ANY, kind))
     return [_interval(kind, members[kind]) for kind in ordered if len(members[kind]) >= FEWEST]
+
+
+def _widening(found: Sequence[Residual]) -> float:
+    """How many times as wide intervals must be for `SHARE` of the runs to lie within those of other collections."""
+    distances = []
+    for family in dict.fromkeys(one.family for one in found):
+        others = _of_same([one for one in found if one.family != family])
+        for one in found:
+            interval = nearest_interval(others, one.generation, one.parallelism) if one.family == family else None
+            if interval is not None:
+                middle, half = _middle(interval)
+                distances.append(abs(one.log_ratio - middle) / half if half else np.inf)
+    return float(np.quantile(distances, SHARE)) if distances else 1.0
+
+
+def _widened(intervals: Sequence[Interval], factor: float) -> list[Interval]:
+    wider = []
+    for interval in intervals:
+        middle, half = _middle(interval)
+        ends = float(np.exp(middle - factor * half)), float(np.exp(middle + factor * half))
+        wider.append(replace(interval, lower=ends[0], upper=ends[1]))
+    return wider
+
+
+def _middle(interval: Interval) -> tuple[float, float]:
+    """Middle and half width of the logarithms."""
+    low, high = np.log(interval.lower), np.log(interval.upper)
+    return float((low + high) / 2), float((high - low) / 2)
 
 
 def interval_columns(mapped: Sequence[MappedRun], predictions: Predictions) -> tuple[Array, Array]:
@@ -108,14 +144,14 @@ def intervals_toml(intervals: Iterable[Interval], *, heading: str) -> str:
 
 def _interval(kind: tuple[str, str], members: Sequence[Residual]) -> Interval:
     ratios = np.array([one.log_ratio for one in members])
-    names = [one.family for one in members]
-    weights = np.array([1 / names.count(name) for name in names])
+    counts = Counter(one.family for one in members)
+    weights = np.array([1 / counts[one.family] for one in members])
     tail = (1 - SHARE) / 2
     return Interval(
         generation=kind[0],
         parallelism=kind[1],
         runs=len(members),
-        families=len(set(names)),
+        families=len(counts),
         lower=float(np.exp(-_weighted_quantile(-ratios, weights, 1 - tail))),
         upper=float(np.exp(_weighted_quantile(ratios, weights, 1 - tail))),
     )
@@ -131,4 +167,6 @@ def _weighted_quantile(values: Array, weights: Array, share: float) -> float:
 
 
 def _number(value: float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value) if isinstance(value, int) else f"{value:.4g}" if value < 1000 else f"{value:.1f}"

@@ -1,7 +1,7 @@
 """Cases from practice that concern measured time and the ranking of comparable runs.
 
-Predictions are those of systems that have not seen the run's family, with the tolerance that each case names. A case
-that the model does not reach is expected to fail, with what it says instead.
+Predictions are those of calibrations that have not seen the run's family, with the tolerance that each case names. A
+case that the model does not reach is expected to fail, with what it says instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from codesign_opt.validation import MappedRun, shipped_runs
+from codesign_opt.validation.calibration.shipped import shipped_calibrations
 from codesign_opt.validation.scoring import validate
 from codesign_opt.validation.statistics import rank_correlation, regret
 
@@ -22,7 +23,8 @@ Found = dict[str, tuple[MappedRun, float]]
 def found() -> Found:
     """Every timed run by name, and its predicted seconds."""
     families = ("korthikanti_2205_05198", "nanotron_ultrascale", "llm_foundry_mpt", "primus_amd")
-    validation = validate(shipped_runs(), families=families, tiers=("A", "B", "C"))
+    calibrations = shipped_calibrations()
+    validation = validate(shipped_runs(), families=families, tiers=("A", "B", "C"), calibrations=calibrations)
     seconds = validation.judged.seconds.tolist()
     pairs = zip(validation.mapped, seconds, strict=True)
     return {run.run.row_id: (run, second) for run, second in pairs if run.measured_seconds is not None}
@@ -42,20 +44,20 @@ def misses(why: str) -> Any:
     return pytest.mark.xfail(strict=True, reason=why)
 
 
-SHORT = "The catalogue's system, fitted to no run, is {} too fast with selective recompute."
+LONG = "Held out, {} too slow: what stands between products is counted operation by operation, and was fused."
 
 
 @pytest.mark.parametrize(
     ("row", "seconds"),
     [
-        ("0001", 1.42),
-        pytest.param("0002", 1.10, marks=misses(SHORT.format("10.3 %"))),
-        ("0003", 18.13),
-        pytest.param("0004", 13.75, marks=misses(SHORT.format("10.4 %"))),
-        ("0005", 49.05),
-        pytest.param("0006", 37.83, marks=misses(SHORT.format("11.2 %"))),
-        ("0007", 94.42),
-        ("0008", 71.49),
+        pytest.param("0001", 1.42, marks=misses(LONG.format("11.8 %"))),
+        ("0002", 1.10),
+        pytest.param("0003", 18.13, marks=misses(LONG.format("13.4 %"))),
+        pytest.param("0004", 13.75, marks=misses(LONG.format("10.5 %"))),
+        pytest.param("0005", 49.05, marks=misses(LONG.format("15.9 %"))),
+        pytest.param("0006", 37.83, marks=misses(LONG.format("12.5 %"))),
+        pytest.param("0007", 94.42, marks=misses(LONG.format("17.0 %"))),
+        pytest.param("0008", 71.49, marks=misses(LONG.format("16.1 %"))),
     ],
 )
 def test_K1_K2_published_iterations(found: Found, row: str, seconds: float) -> None:
@@ -64,7 +66,7 @@ def test_K1_K2_published_iterations(found: Found, row: str, seconds: float) -> N
     assert predicted == pytest.approx(seconds, rel=0.10)
 
 
-@misses("Predicted 37 % and 43 %: the runs with selective recompute are those that are predicted too fast.")
+@misses("Predicted 36 % and 35 %.")
 def test_K1_selective_recompute_is_faster_by_29_to_32_percent(found: Found) -> None:
     for full, selective in (("0001", "0002"), ("0003", "0004")):
         times = [found[f"korthikanti_2205_05198-{row}"][1] for row in (full, selective)]
@@ -109,12 +111,15 @@ def test_K4_thirty_two_blocks_on_128_processors(found: Found) -> None:
     assert regret(predicted, times) <= 0.15
 
 
-@misses("0.55 over 13 rows: every block of a microbatch takes a time that does not shrink with tp, unlike predicted.")
+@misses("Every block of a microbatch takes a time that does not shrink with tp, unlike predicted.")
 def test_K4_ranks_of_thirty_two_blocks_on_128_processors(found: Found) -> None:
     _, times, predicted = sweep(found, layers=32, processors=128)
     assert rank_correlation(predicted, times) >= 0.7
 
 
+@misses(
+    "Held out, four layouts lie within 1.5 %, and the one that is predicted best, tp 8 and pp 4, ran 2.7 times as long."
+)
 def test_K5_deep_pipelines_beat_wide_tensor_parallelism(found: Found) -> None:
     runs, times, predicted = sweep(found, layers=80, processors=256)
     assert len(runs) == 19
@@ -140,7 +145,7 @@ MPT_7B = {8: ("0039", 10_643), 128: ("0012", 10_475), 256: ("0011", 10_119), 512
 """Row and tokens a second of one processor, by processors."""
 
 
-@misses("Predicted -1 %: the exchange of weights hides behind the passes whatever the number of processors.")
+@misses("The exchange of weights hides behind the passes whatever the number of processors.")
 def test_K7_loss_by_scale(found: Found) -> None:
     rates = []
     for row, tokens in MPT_7B.values():
@@ -159,15 +164,12 @@ def test_K8_memory_decides_the_microbatch_and_that_the_rate(found: Found) -> Non
     assert rate(*few) < rate(*more)
 
 
-AMD = "The catalogue's system, fitted to no run, is {} too fast."
-
-
 @pytest.mark.parametrize(
     ("row", "tokens"),
     [
-        pytest.param("0016", 16_186, marks=misses(AMD.format("69 %"))),
-        pytest.param("0019", 1_174, marks=misses(AMD.format("105 %"))),
-        pytest.param("0020", 3_534, marks=misses(AMD.format("39 %"))),
+        ("0016", 16_186),
+        pytest.param("0019", 1_174, marks=misses("Held out, 43 % too fast: FSDP in 16 bits.")),
+        ("0020", 3_534),
     ],
 )
 def test_K9_eight_nodes(found: Found, row: str, tokens: float) -> None:

@@ -62,7 +62,9 @@ all_new = pytest.mark.parametrize("name", EXPECTED)
 
 
 def test_the_machines_of_today_are_there() -> None:
-    assert set(names("systems")) == {*EXPECTED, *PUBLISHED}
+    fitted = {name for name in names("systems") if name.endswith("-calibrated")}
+    assert {name.removesuffix("-calibrated") for name in fitted} < set(EXPECTED)
+    assert set(names("systems")) - fitted == {*EXPECTED, *PUBLISHED}
 
 
 @all_new

@@ -18,6 +18,8 @@ COMMANDS = [
     ["sweep"],
     ["simulate"],
     ["refine"],
+    ["validate"],
+    ["calibrate"],
     ["graph"],
     ["graph", "show"],
     ["graph", "translate"],

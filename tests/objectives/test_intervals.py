@@ -31,7 +31,7 @@ def test_generations_of_the_catalogue() -> None:
     generations = {name: generation_of(resolve_system(name)) for name in names("systems")}
     assert ANY not in generations.values()
     assert {name for name, generation in generations.items() if generation == "hopper"} == {
-        "h100-80g-nvl8", "h100-pcie", "h100-price-study", "h100-sxm", "h200"
+        "h100-80g-nvl8", "h100-pcie", "h100-price-study", "h100-sxm", "h100-sxm-calibrated", "h200", "h200-calibrated"
     }  # fmt: skip
     assert generations["gb200-nvl72"] == generations["b300"] == "blackwell"
     own = replace(resolve_system("h200"), name="our cluster")

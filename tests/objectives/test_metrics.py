@@ -22,7 +22,11 @@ Make = Callable[..., Any]
 PARAMETERS = 3 * (512 + 256 + 104) + 51_300 * 8
 MODEL_FLOPS_PER_TOKEN = 6 * PARAMETERS + 12 * 3 * 8 * 100
 
-UPPER = next(one.upper for one in published_intervals() if (one.generation, one.parallelism) == ("any", "data"))
+UPPER = next(
+    one.upper
+    for one in published_intervals()
+    if (one.generation, one.parallelism, one.calibrated) == ("any", "data", False)
+)
 """Of a system whose name says no generation, and a strategy of data parallelism alone."""
 
 PACES = {

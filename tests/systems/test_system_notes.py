@@ -58,9 +58,11 @@ def test_values_are_numbers_switches_and_curves() -> None:
     system = resolve_system("h100-price-study")
     found = values(system)
     numbers = {path: value for path, value in found.items() if type(value) in (int, float)}
-    # It has no memory overheads, which may be set all the same.
+    # It has no memory overheads and no time of a launch, which may be set all the same.
     named = {path: value for path, (value, _) in parameters(system).items()}
-    assert numbers == {path: value for path, value in named.items() if not path.startswith("memory_overheads.")}
+    assert numbers == {
+        path: value for path, value in named.items() if not path.startswith(("memory_overheads.", "launch"))
+    }
     switches = {path for path, value in found.items() if isinstance(value, bool)}
     assert switches == {"processing", "network_tiers.0.must_be_filled", "network_tiers.1.must_be_filled"}
     curves = {path for path, value in found.items() if isinstance(value, EfficiencyCurve | PriceCurve)}

@@ -36,9 +36,21 @@ def test_ends_are_the_quantiles_of_the_ratios() -> None:
 
 
 def test_families_count_alike() -> None:
-    # 400 runs at ratio 1 and 20 at ratio 2: half of the weight is at either, so both lie within.
-    found = made("large", [0.0] * 400) + made("small", [math.log(2)] * 20)
-    assert (intervals_of(found)[0].lower, intervals_of(found)[0].upper) == pytest.approx((1.0, 2.0))
+    # 400 runs from 0.9 to 1.1 and 20 from 1.8 to 2.2, on a logarithmic scale: half of the weight is at either.
+    spread = math.log(1.1)
+    large = [spread * (2 * number / 399 - 1) for number in range(400)]
+    small = [math.log(2) + spread * (2 * number / 19 - 1) for number in range(20)]
+    interval = intervals_of(made("large", large) + made("small", small))[0]
+    # Each collection is a factor of two from the other's: wide enough for four fifths of all runs, it holds both.
+    assert interval.lower < 1 / 1.1 < 2.2 < interval.upper
+    assert math.sqrt(interval.lower * interval.upper) == pytest.approx(math.sqrt(2), rel=0.1)
+
+
+def test_one_family_alone_makes_nothing_wider() -> None:
+    found = made("one", [0.1 * number for number in range(-20, 21)])
+    [interval, *_] = intervals_of(found)
+    # 41 values: a tenth of them is left out at either end, with a correction for their number.
+    assert (math.log(interval.lower), math.log(interval.upper)) == pytest.approx((-1.7, 1.7))
 
 
 def test_kinds_with_fewer_than_twenty_runs_have_no_interval() -> None:
@@ -97,4 +109,5 @@ def test_the_file_says_what_the_intervals_are() -> None:
         "families": 1,
         "lower": 0.8626,
         "upper": 1.198,
+        "calibrated": False,
     }

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from codesign_opt.strategies import TpOverlap
-from codesign_opt.tables import Table
 
 PARTS: Final = (
     "forward", "backward", "recompute", "optimizer", "tp_communication", "recompute_communication",
-    "cp_communication", "ep_communication",
-    "pp_communication", "dp_communication", "forward_offload", "backward_offload", "order",
+    "cp_communication", "ep_communication", "pp_communication", "dp_communication",
+    "forward_offload", "backward_offload", "order",
 )  # fmt: skip
 """What an instruction of a step counts as; `order` does nothing but wait for others."""
 
@@ -26,7 +25,8 @@ class Piece:
         part: What its computation counts as; one of `PARTS`.
         compute: Seconds of computation.
         communication: What its communication counts as, or "" for none.
-        collective: Opcode of the collective.
+        group: The processors that communicate: tp, cp, ep or etp.
+        collective: Opcode of the collective, or "ring": messages from neighbour to neighbour.
         size: Bytes of its vector, of a ring beside tiles without the tile that stays.
         transfers: In how many parts they go, each with the network's latency.
         link: Seconds of the collective when alone on its network tier.
@@ -37,6 +37,7 @@ class Piece:
     part: str
     compute: float = 0.0
     communication: str = ""
+    group: str = ""
     collective: str = ""
     size: float = 0.0
     transfers: float = 0.0
@@ -49,24 +50,43 @@ class Piece:
         return self.compute + self.exposed
 
 
-def forward_pieces(operations: Table, block: str, overlap: TpOverlap) -> list[Piece]:
-    """The forward pass of a block.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """What a block does in each pass: a forward and a backward one, and the latter's two halves apart."""
+
+    forward: tuple[Piece, ...]
+    backward: tuple[Piece, ...]
+    activation_gradient: tuple[Piece, ...] = ()
+    weight_gradient: tuple[Piece, ...] = ()
+
+
+def block_passes(
+    operations: Iterable[Mapping[str, Any]],
+    block: str = "base",
+    *,
+    overlap: TpOverlap = TpOverlap.NONE,
+    cp: int = 1,
+) -> Passes:
+    """The passes of a block, or of an end of the stack.
+
+    A backward pass is what is recomputed, then activation and weight gradients from the last operation to the first.
 
     Args:
-        operations: From `analytical.operation_list`.
+        operations: Rows of `analytical.operation_list`.
         block: "base", or "edge" for the last block of a chunk.
-        overlap: How products hide communication.
+        overlap: How products hide tensor-parallel communication.
+        cp: Context-parallel degree.
     """
-    rows = _Rows(block, overlap)
-    return _merged(rows.forward(row) for row in operations.to_dicts())
-
-
-def backward_pieces(operations: Table, block: str, overlap: TpOverlap) -> list[Piece]:
-    """What is recomputed, then activation and weight gradients from the last operation to the first."""
-    rows = _Rows(block, overlap)
-    listed = list(operations.to_dicts())
-    again = [piece for row in listed for piece in rows.again(row)]
-    return _merged([*again, *(piece for row in reversed(listed) for piece in rows.backward(row))])
+    of = _Operations(block, overlap, cp)
+    rows = of.joined(operations)
+    again = [of.again(row) for row in rows]
+    gradients = [(of.activation_gradient(row), of.weight_gradient(row)) for row in reversed(rows)]
+    return Passes(
+        forward=_merged(of.forward(row) for row in rows),
+        backward=_merged([*again, *(piece for both in gradients for piece in both)]),
+        activation_gradient=_merged([*again, *(activation for activation, _ in gradients)]),
+        weight_gradient=_merged(weight for _, weight in gradients),
+    )
 
 
 def condensed(pieces: Sequence[Piece]) -> list[Piece]:
@@ -74,9 +94,10 @@ def condensed(pieces: Sequence[Piece]) -> list[Piece]:
 
     Computation comes first; what is hidden stays beside its own computation. The time alone is the same.
     """
-    groups: dict[tuple[str, str, str, bool], list[Piece]] = {}
+    groups: dict[tuple[str, str, str, str, bool], list[Piece]] = {}
     for piece in pieces:
-        groups.setdefault((piece.part, piece.communication, piece.collective, piece.compute > 0), []).append(piece)
+        key = (piece.part, piece.communication, piece.group, piece.collective, piece.compute > 0)
+        groups.setdefault(key, []).append(piece)
     return [replace(_sum(members), name=members[0].part) for members in groups.values()]
 
 
@@ -86,52 +107,87 @@ def repeated(pieces: Sequence[Piece], times: int) -> list[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _Operations:
     """Pieces of the rows of an operation list: those of one kind of block."""
 
     block: str
     overlap: TpOverlap
+    cp: int
+
+    def joined(self, operations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The rows, with the messages of a ring in the row of the operation that they go beside."""
+        rows: list[Mapping[str, Any]] = []
+        for row in operations:
+            if row["group"] == "cp" and row[f"{self.block}_forward_collective"] == "ring":
+                rows[-1] = self._with_ring(rows[-1], row)
+            else:
+                rows.append({**row, _AGAIN: row[f"{self.block}_forward_time"]})
+        return rows
 
     def forward(self, row: Mapping[str, Any]) -> Piece:
         return self._piece(row, "forward", "forward", row[f"{self.block}_forward_time"])
 
-    def again(self, row: Mapping[str, Any]) -> Iterator[Piece]:
+    def again(self, row: Mapping[str, Any]) -> Piece:
         """An operation of the recomputed forward pass, and what is communicated again ahead of everything else."""
-        compute = row[f"{self.block}_forward_time"] if row["recomputed"] else 0.0
+        compute = row[_AGAIN] if row["recomputed"] else 0.0
         if row["recommunicated"] and (compute or not _is_product(row)):
-            yield self._piece(row, "recompute", "recompute", compute)
-        else:
-            yield Piece(name=row["name"], part="recompute", compute=compute)
+            return self._piece(row, "recompute", "recompute", compute)
+        return Piece(name=row["name"], part="recompute", compute=compute)
 
-    def backward(self, row: Mapping[str, Any]) -> Iterator[Piece]:
-        """The gradients. What a product that is not recomputed gathers again hides beside its weight gradient."""
-        yield self._piece(row, "backward", "backward", row[f"{self.block}_activation_gradient_time"])
+    def activation_gradient(self, row: Mapping[str, Any]) -> Piece:
+        return self._piece(row, "backward", "backward", row[f"{self.block}_activation_gradient_time"])
+
+    def weight_gradient(self, row: Mapping[str, Any]) -> Piece:
+        """What a product that is not recomputed gathers again hides beside its weight gradient."""
         compute = row[f"{self.block}_weight_gradient_time"]
         if row["recommunicated"] and not row["recomputed"] and _is_product(row):
-            yield self._piece(row, "backward", "recompute", compute)
-        else:
-            yield Piece(name=row["name"], part="backward", compute=compute)
+            return self._piece(row, "backward", "recompute", compute)
+        return Piece(name=row["name"], part="backward", compute=compute)
+
+    def _with_ring(self, row: Mapping[str, Any], ring: Mapping[str, Any]) -> dict[str, Any]:
+        """An operation with what goes round beside it, and with what starting that takes."""
+        exchanged = {name: value for name, value in ring.items() if _is_of_exchange(name)}
+        passes = (f"{self.block}_{what}_time" for what in ("forward", "activation_gradient"))
+        seconds = {name: row[name] + ring[name] for name in passes}
+        return {**row, **exchanged, **seconds, "group": "cp", "recommunicated": ring["recommunicated"]}
 
     def _piece(self, row: Mapping[str, Any], part: str, what: str, compute: float) -> Piece:
         of = f"{self.block}_{what}_communication"
         link = row[f"{of}_time"]
         if not link:
             return Piece(name=row["name"], part=part, compute=compute)
-        # A ring passes on all tiles but its own.
-        tiles = row["tiles"]
-        transfers = tiles - 1 if self.overlap is TpOverlap.RING and _is_product(row) else tiles
         collective = row[f"{self.block}_{'backward' if what == 'backward' else 'forward'}_collective"]
+        transfers, sent = self._transfers(row, collective)
         return Piece(
             name=row["name"],
             part=part,
             compute=compute,
-            communication="recompute_communication" if what == "recompute" else "tp_communication",
+            communication="recompute_communication" if what == "recompute" else _COUNTS_AS[row["group"]],
+            group=row["group"],
             collective=collective,
-            size=row[f"{of}_bytes"] * transfers / tiles,
+            size=row[f"{of}_bytes"] * sent,
             transfers=transfers,
-            link=link * transfers / tiles,
+            link=link * sent,
             exposed=row[f"{of}_exposed_time"],
         )
+
+    def _transfers(self, row: Mapping[str, Any], collective: str) -> tuple[float, float]:
+        """In how many parts a transfer goes, and which share of it is on the wire."""
+        if collective == "ring":
+            return self.cp - 1, 1.0
+        tiles = row["tiles"]
+        if self.overlap is TpOverlap.RING and _is_product(row):
+            # A ring passes on all tiles but its own.
+            return tiles - 1, (tiles - 1) / tiles
+        return tiles, 1.0
+
+
+_COUNTS_AS: Final = {
+    "tp": "tp_communication", "cp": "cp_communication", "ep": "ep_communication", "etp": "ep_communication",
+}  # fmt: skip
+
+
+_AGAIN: Final = "recompute_time"
 
 
 def _is_product(row: Mapping[str, Any]) -> bool:
@@ -139,10 +195,14 @@ def _is_product(row: Mapping[str, Any]) -> bool:
     return bool(row["tiles"] > 1)
 
 
+def _is_of_exchange(column: str) -> bool:
+    return "_communication_" in column or column.endswith("_collective")
+
+
 _TO = " to "
 
 
-def _merged(pieces: Iterator[Piece] | Sequence[Piece]) -> list[Piece]:
+def _merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """Computation without communication joined to that before it, if of the same part; what takes no time left out."""
     result: list[Piece] = []
     for piece in pieces:
@@ -154,17 +214,14 @@ def _merged(pieces: Iterator[Piece] | Sequence[Piece]) -> list[Piece]:
             result[-1] = Piece(name=name, part=piece.part, compute=before.compute + piece.compute)
         else:
             result.append(piece)
-    return result
+    return tuple(result)
 
 
 def _sum(pieces: Sequence[Piece]) -> Piece:
     first = pieces[0]
-    return Piece(
-        name=first.name,
-        part=first.part,
+    return replace(
+        first,
         compute=sum(piece.compute for piece in pieces),
-        communication=first.communication,
-        collective=first.collective,
         size=sum(piece.size for piece in pieces),
         transfers=sum(piece.transfers for piece in pieces),
         link=sum(piece.link for piece in pieces),

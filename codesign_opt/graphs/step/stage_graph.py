@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codesign_opt.graphs import Graph, Ragged
-from codesign_opt.graphs.step.orders import PassOrder
-from codesign_opt.graphs.step.pass_writer import StepOptions, Template, end_template, pass_template
+from codesign_opt.graphs.step.end_writer import end_template
+from codesign_opt.graphs.step.instructions import Template
+from codesign_opt.graphs.step.layout import Layout
+from codesign_opt.graphs.step.pass_writer import StepOptions, pass_template
+from codesign_opt.graphs.step.passes import PassKind, PassOrder
+from codesign_opt.graphs.step.slots import Pass
 from codesign_opt.graphs.step.work import StepWork
 
 Array = NDArray[Any]
@@ -24,47 +28,96 @@ class StageGraph:
     Attributes:
         graph: The program; processors are stages.
         part: Index into `PARTS`.
-        microbatch, chunk: Of the pass; -1 outside of any.
-        backward: Whether it belongs to a backward pass.
-        tier, wire, latency, aside: As in `pass_writer.Template`.
+        kind, microbatch, chunk: Of the pass; -1 outside of any.
+        tier, wire, latency, aside: As in `instructions.Template`.
     """
 
     graph: Graph
     part: Array
+    kind: Array
     microbatch: Array
     chunk: Array
-    backward: Array
     tier: Array
     wire: Array
     latency: Array
     aside: Array
 
+    @property
+    def executions(self) -> Array:
+        """How often each instruction runs: those in a loop as often as it turns."""
+        turns = np.where(self.graph.caller >= 0, self.graph.count, 1)
+        return np.asarray(turns[self.graph.subroutine])
 
-def stage_graph(work: StepWork, stage: int, order: PassOrder, options: StepOptions) -> StageGraph:
+    @property
+    def alone(self) -> Array:
+        """Seconds of each instruction in all its executions, when alone."""
+        return np.asarray(self.graph.seconds * self.executions)
+
+
+def stage_graph(work: StepWork, layout: Layout, stage: int, order: PassOrder, options: StepOptions) -> StageGraph:
     """The program of a stage."""
-    last = order.microbatch == work.microbatches - 1
-    keys = np.stack([order.backward, order.chunk, last], axis=1).astype(np.int64)
-    kinds, kind = np.unique(keys, axis=0, return_inverse=True)
-    templates = [
-        pass_template(work, stage, options, backward=bool(backward), chunk=chunk, last=bool(is_last))
-        for backward, chunk, is_last in kinds.tolist()
+    kind, kinds = _distinct(_described(order))
+    # A pass beside another is one occurrence with it.
+    first = np.flatnonzero(~np.append(False, order.paired[:-1]))
+    occurrences: list[tuple[int, ...]] = [tuple(members) for members in np.split(kind, first[1:]) if len(members)]
+    templates = {members: number for number, members in enumerate(dict.fromkeys(occurrences))}
+    written = [
+        pass_template(work, layout, stage, options, [kinds[member] for member in members]) for members in templates
     ]
-    tiling = _Tiling([*templates, end_template(work, stage, options)], np.append(kind.ravel(), len(templates)))
+    row = np.array([templates[members] for members in occurrences] + [len(templates)])
+    tiling = _Tiling([*written, end_template(work, layout, stage, options)], row)
+    place = np.append(first, len(order))[tiling.occurrence] + tiling.column(lambda template: template.member)
 
     def of_pass(values: Array) -> Array:
-        return np.append(values, -1)[tiling.occurrence]
+        return np.asarray(np.append(values, -1)[place])
 
     return StageGraph(
         graph=tiling.graph(f"stage_{stage}", stage),
         part=tiling.column(lambda template: template.part),
+        kind=of_pass(order.kind),
         microbatch=of_pass(order.microbatch),
         chunk=of_pass(order.chunk),
-        backward=np.append(order.backward, False)[tiling.occurrence],
         tier=tiling.column(lambda template: template.tier),
         wire=tiling.column(lambda template: template.wire),
         latency=tiling.column(lambda template: template.latency),
         aside=tiling.column(lambda template: template.aside),
     )
+
+
+def _described(order: PassOrder) -> list[Pass]:
+    """The passes of a stage, whatever their microbatches."""
+    following: set[tuple[int, PassKind]] = set()
+    passes = []
+    for kind, chunk in zip(reversed(order.kind.tolist()), reversed(order.chunk.tolist()), strict=True):
+        like = _LIKE[PassKind(kind)]
+        passes.append(
+            Pass(
+                kind=PassKind(kind),
+                chunk=chunk,
+                last=bool(like) and not any((chunk, other) in following for other in like),
+                final=not any(other in _ENDS_BACKWARD for _, other in following),
+            )
+        )
+        following.add((chunk, PassKind(kind)))
+    return passes[::-1]
+
+
+_ENDS_BACKWARD: Final = (PassKind.BACKWARD, PassKind.WEIGHT_GRADIENT)
+
+_LIKE: Final = {
+    PassKind.FORWARD: (),
+    PassKind.BACKWARD: (PassKind.BACKWARD, PassKind.ACTIVATION_GRADIENT, PassKind.WEIGHT_GRADIENT),
+    PassKind.ACTIVATION_GRADIENT: (PassKind.BACKWARD, PassKind.ACTIVATION_GRADIENT),
+    PassKind.WEIGHT_GRADIENT: _ENDS_BACKWARD,
+}
+"""Kinds of passes that do some of what a backward pass or half of one does."""
+
+
+def _distinct(passes: Sequence[Pass]) -> tuple[Array, list[Pass]]:
+    """For each pass the number of an equal one, and these."""
+    numbers: dict[Pass, int] = {}
+    kind = [numbers.setdefault(one, len(numbers)) for one in passes]
+    return np.array(kind, dtype=np.int64), list(numbers)
 
 
 class _Tiling:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from codesign_opt.errors import InputError, nearest
-from codesign_opt.graphs.step.orders import Schedule, automatic_schedule, check_schedule, pass_order
+from codesign_opt.graphs.step.layout import Layout, layout
+from codesign_opt.graphs.step.orders import Schedule, automatic_schedule, check_schedule, chunks_of, pass_order
 from codesign_opt.graphs.step.pass_writer import GRANULARITIES, Granularity, StepOptions
 from codesign_opt.graphs.step.stage_graph import StageGraph, stage_graph
 from codesign_opt.graphs.step.work import StepWork
@@ -22,12 +23,14 @@ class StepGraph:
     Attributes:
         work: What it is made of.
         schedule: Order of the passes.
+        layout: The chunks of each stage.
         options: How it was made.
         stages: The program of each stage.
     """
 
     work: StepWork
     schedule: Schedule
+    layout: Layout
     options: StepOptions
     stages: tuple[StageGraph, ...]
 
@@ -43,35 +46,42 @@ def step_graph(
     """The graphs of a step.
 
     Args:
-        work: From `work.step_work`.
-        schedule: One of `orders.SCHEDULES`, or `auto`.
+        work: From `from_model.step_work`.
+        schedule: One of `orders.SCHEDULES`, or `auto`: that of the strategy; of 1F1B the form that suits its chunks.
         granularity: One of `GRANULARITIES`, or `auto`: the finest that leaves the step affordable.
         options: Messages and buckets; its granularity does not count.
 
     Raises:
-        InputError: For a schedule that cannot run the microbatches, and unknown words.
+        InputError: For a schedule that cannot run the stages and microbatches, and unknown words.
     """
     sizes = {"stages": work.stages, "chunks": work.chunks, "microbatches": work.microbatches}
-    chosen = automatic_schedule(**sizes) if schedule == "auto" else check_schedule(schedule, **sizes)
-    chosen_options = replace(options or StepOptions(), granularity=_granularity(work, granularity))
+    if schedule == "auto" and work.schedule == "1f1b":
+        chosen = automatic_schedule(**sizes)
+    else:
+        chosen = check_schedule(work.schedule if schedule == "auto" else schedule, **sizes, training=work.training)
+    laid_out = layout(work, chosen)
+    chosen_options = replace(options or StepOptions(), granularity=_granularity(work, laid_out, chosen, granularity))
     orders = [pass_order(chosen, stage=stage, training=work.training, **sizes) for stage in range(work.stages)]
     return StepGraph(
         work=work,
         schedule=chosen,
+        layout=laid_out,
         options=chosen_options,
-        stages=tuple(stage_graph(work, stage, order, chosen_options) for stage, order in enumerate(orders)),
+        stages=tuple(stage_graph(work, laid_out, stage, order, chosen_options) for stage, order in enumerate(orders)),
     )
 
 
-def _granularity(work: StepWork, granularity: str) -> Granularity:
+def _granularity(work: StepWork, layout: Layout, schedule: Schedule, granularity: str) -> Granularity:
     if granularity != "auto":
         for word in GRANULARITIES:
             if word == granularity:
                 return word
         raise InputError(f"granularity '{granularity}' is not known", nearest(granularity, (*GRANULARITIES, "auto")))
-    passes = work.stages * work.chunks * work.microbatches
-    pieces = len(work.forward_base.pieces) + len(work.backward_base.pieces) * work.training
-    blocks = sum(work.stage_blocks) * work.microbatches
-    if blocks * (pieces + 4) + 4 * passes <= AFFORDABLE:
+    passes = work.stages * chunks_of(schedule, work.chunks) * work.microbatches
+    blocks = [block for stage in range(work.stages) for block in layout.blocks(stage)]
+    # Each microbatch takes one of the ways, and so meets its share of all blocks.
+    rounds = work.microbatches / len(layout.route.ways)
+    pieces = sum(len(block.base.forward) + len(block.base.backward) * work.training + 4 for block in blocks)
+    if rounds * pieces + 4 * passes <= AFFORDABLE:
         return "operation"
-    return "block" if blocks * 10 + 8 * passes <= AFFORDABLE else "chunk"
+    return "block" if rounds * len(blocks) * 10 + 8 * passes <= AFFORDABLE else "chunk"

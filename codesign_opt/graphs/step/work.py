@@ -1,26 +1,12 @@
-"""The work of a step in numbers: what each stage's passes, messages and gradient exchanges take when alone."""
+"""The work of a step in numbers: what passes, messages, and exchanges of weights and gradients take when alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from codesign_opt.analytical import estimate
-from codesign_opt.analytical.errata import NONE, Erratum
-from codesign_opt.analytical.hardware import Hardware
-from codesign_opt.analytical.model import Model
-from codesign_opt.analytical.operation_list import operation_list
-from codesign_opt.graphs.step.pieces import Piece, backward_pieces, forward_pieces
-from codesign_opt.strategies import Strategy, StrategyTable
-from codesign_opt.systems import System
-from codesign_opt.workloads import Workload
-
-Array = NDArray[Any]
+from codesign_opt.graphs.step.orders import Schedule
+from codesign_opt.graphs.step.pieces import Passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +32,83 @@ class Transfer:
         """How long it takes when alone."""
         return self.wire + self.latency
 
+    def times(self, count: int) -> Transfer:
+        """So many of it, one after the other."""
+        return replace(self, size=count * self.size, wire=count * self.wire, latency=count * self.latency)
+
 
 @dataclass(frozen=True, slots=True)
-class BlockWork:
-    """One block in one direction.
+class Exchange:
+    """A collective of weights or gradients.
 
     Attributes:
-        pieces: What it does, in order.
-        offload: Seconds that its streams to and from memory tier 2 and its own traffic of tier 1 take together; 0
-            without offload.
-        last_offload: The same in the pass of the step that also streams optimizer state.
+        group: Who takes part: `shards` that split the state of weights, `copies` of such groups (HSDP), the same of
+            routed experts (`expert_shards`, `expert_copies`), or the two `ends` of the stack.
+        opcode: Of the collective.
+        size: Bytes of its vector.
     """
 
-    pieces: tuple[Piece, ...]
-    offload: float = 0.0
-    last_offload: float = 0.0
+    group: str
+    opcode: str
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """Seconds that a block's streams to and from memory tier 2 and its own traffic of tier 1 take together.
+
+    Attributes:
+        forward, backward: Beside each pass; 0 without offload.
+        last: Beside the backward pass of the step that also streams optimizer state.
+    """
+
+    forward: float = 0.0
+    backward: float = 0.0
+    last: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockWork:
+    """A block, or what stands at an end of the stack.
+
+    Attributes:
+        base, edge: Its passes; an edge block is the last of a chunk.
+        offload: Of either.
+        optimizer: Seconds of the optimizer's step.
+        gradients: What reduces its gradients.
+        weights: What gathers its weights from the processors that split their state; nothing where none do.
+        used_backward: Whether activation gradients need the weights.
+        kept: The block where full recompute does not concern it, if that may be.
+    """
+
+    base: Passes
+    edge: Passes
+    offload: Offload = Offload()
+    optimizer: float = 0.0
+    gradients: tuple[Exchange, ...] = ()
+    weights: tuple[Exchange, ...] = ()
+    used_backward: bool = True
+    kept: BlockWork | None = None
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of the gradients that are exchanged."""
+        return sum(exchange.size for exchange in self.gradients if exchange.group in ("shards", "expert_shards"))
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredWeights:
+    """How weights in shards are gathered for every pass (ZeRO-3, FSDP).
+
+    Attributes:
+        ahead: Beside the computation of the block before; else when their block is at work.
+        keep: They stay until the backward pass.
+        scatter_each: Gradients are scattered after every backward pass.
+    """
+
+    ahead: bool = True
+    keep: bool = False
+    scatter_each: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,110 +116,89 @@ class StepWork:
     """A step, from the analytical model.
 
     Attributes:
+        kinds: Blocks of each kind.
+        stack: The kind of each block, from the first to the last.
+        first, last: What stands before the first block and after the last one, if anything does.
+        last_beside_first: The latter where both are on one stage, and the weights of one may be those of the other.
         stage_blocks: Blocks of each pipeline stage.
+        recompute_blocks: Blocks of each stage that full recompute concerns; 0 for all.
+        schedule: Order of the passes that the strategy names; "1f1b" whatever the number of chunks.
         chunks, microbatches: vpp, and microbatches of a step.
-        replicas: Processors that run each stage's program: tp · dp.
+        replicas: Processors that run each stage's program: tp · cp · dp.
         training: Whether there are backward passes.
-        forward_base, forward_edge, backward_base, backward_edge: One block; the edge block is the last of a chunk.
         message: Between stages, in either direction; None for a single stage.
-        collective: Transfer of a tensor-parallel collective, given opcode and size.
-        optimizer: Seconds of one block's optimizer step.
-        gradient_bytes: Of one block; 0 where nothing is exchanged.
-        exchange: Transfer that reduces gradients of so many bytes.
-        gather: Transfer that gathers updated weights of so many bytes; None where the optimizer is not sharded.
-        overlapped: Whether the exchange may run beside backward passes.
-        processor_usage: Share of compute that it takes meanwhile.
+        transfer: What the collective of a group takes, given its group, opcode (or "ring") and bytes.
+        gathered: How weights in shards are gathered for passes; None where they are whole.
+        reduced_each: Whether whole gradients are exchanged in every microbatch.
+        tied: Exchange of the gradients that first and last stage have in common, if any.
+        overlapped: Whether gradients may be exchanged beside backward passes.
+        processor_usage: Share of compute that this takes meanwhile.
     """
 
+    kinds: tuple[BlockWork, ...]
+    stack: tuple[int, ...]
+    first: BlockWork | None = None
+    last: BlockWork | None = None
+    last_beside_first: BlockWork | None = None
     stage_blocks: tuple[int, ...]
+    recompute_blocks: int = 0
+    schedule: Schedule = "1f1b"
     chunks: int
     microbatches: int
     replicas: int
     training: bool
-    forward_base: BlockWork
-    forward_edge: BlockWork
-    backward_base: BlockWork
-    backward_edge: BlockWork
     message: Transfer | None
-    collective: Callable[[str, float], Transfer]
-    optimizer: float
-    gradient_bytes: float
-    exchange: Callable[[float], Transfer]
-    gather: Callable[[float], Transfer] | None
-    overlapped: bool
-    processor_usage: float
+    transfer: Callable[[str, str, float], Transfer]
+    gathered: GatheredWeights | None = None
+    reduced_each: bool = False
+    tied: Exchange | None = None
+    overlapped: bool = False
+    processor_usage: float = 0.0
 
     @property
     def stages(self) -> int:
         """Pipeline stages."""
         return len(self.stage_blocks)
 
+    @property
+    def exchanged(self) -> bool:
+        """Whether gradients are exchanged other than by the passes themselves."""
+        in_passes = self.gathered is not None and self.gathered.scatter_each
+        return self.training and not in_passes and any(block.gradients for block in self.all_blocks())
 
-def step_work(workload: Workload, system: System, strategy: Strategy, *, reproduce: Set[Erratum] = NONE) -> StepWork:
-    """The work of a step.
+    def all_blocks(self) -> Iterator[BlockWork]:
+        """Every block that there is, once."""
+        for block in (*self.kinds, self.first, self.last, self.last_beside_first):
+            if block is not None:
+                yield block
+                if block.kept is not None:
+                    yield block.kept
 
-    The strategy must be legal (`strategies.legality`); whether it fits in memory is not asked.
-    """
-    table = StrategyTable.from_strategies([strategy])
-    model = estimate(workload, system, table, reproduce=reproduce).model
-    hardware = model.inputs.hardware
-    operations = operation_list(workload, system, strategy, reproduce=reproduce)
-    forward, backward, last = _offload_seconds(model)
-    overlap = strategy.tp_overlap
-    exchanged = strategy.training and strategy.dp > 1
-    sharded = exchanged and strategy.optimizer_sharding
-    gradients = partial(_transfer, hardware, strategy.dp_tier, strategy.dp)
-    return StepWork(
-        stage_blocks=stage_blocks(workload.blocks, strategy.pp),
-        chunks=strategy.vpp,
-        microbatches=int(_one(model.counts.m)),
-        replicas=strategy.tp * strategy.dp,
-        training=strategy.training,
-        forward_base=BlockWork(tuple(forward_pieces(operations, "base", overlap)), forward, forward),
-        forward_edge=BlockWork(tuple(forward_pieces(operations, "edge", overlap)), forward, forward),
-        backward_base=BlockWork(tuple(backward_pieces(operations, "base", overlap)), backward, last),
-        backward_edge=BlockWork(tuple(backward_pieces(operations, "edge", overlap)), backward, last),
-        message=_transfer(hardware, strategy.pp_tier, 2, "send", _one(model.tables.spaces.message))
-        if strategy.pp > 1
-        else None,
-        collective=partial(_transfer, hardware, strategy.tp_tier, strategy.tp),
-        optimizer=_one(model.tables.optimizer.T),
-        gradient_bytes=_one(model.exchange.size) if exchanged else 0.0,
-        exchange=partial(gradients, "reduce-scatter" if sharded else "all-reduce"),
-        gather=partial(gradients, "all-gather") if sharded else None,
-        overlapped=strategy.dp_overlap,
-        processor_usage=_one(hardware.processor_usage(np.array([strategy.dp_tier]))),
-    )
+    def with_blocks(self, changed: Callable[[BlockWork], BlockWork]) -> StepWork:
+        """The step with other blocks."""
 
+        def optional(block: BlockWork | None) -> BlockWork | None:
+            return None if block is None else replace(changed(block), kept=optional(block.kept))
 
-def stage_blocks(blocks: int, stages: int) -> tuple[int, ...]:
-    """Blocks of each stage: the first stages have one more where they do not divide evenly."""
-    most = -(-blocks // stages)
-    fuller = blocks - stages * (most - 1)
-    return tuple(most if stage < fuller else most - 1 for stage in range(stages))
+        return replace(
+            self,
+            kinds=tuple(replace(changed(block), kept=optional(block.kept)) for block in self.kinds),
+            first=optional(self.first),
+            last=optional(self.last),
+            last_beside_first=optional(self.last_beside_first),
+        )
 
+    def exchanges(self, blocks: list[BlockWork]) -> list[Transfer]:
+        """What reduces the gradients of some blocks together."""
+        return self._together([exchange for block in blocks for exchange in block.gradients])
 
-_COSTS = {"send": "p2p", "all-reduce": "all_reduce", "reduce-scatter": "reduce_scatter", "all-gather": "all_gather"}
+    def gathers(self, blocks: list[BlockWork]) -> list[Transfer]:
+        """What gathers the weights of some blocks together."""
+        return self._together([exchange for block in blocks for exchange in block.weights])
 
-
-def _transfer(hardware: Hardware, tier: int, participants: int, opcode: str, size: float) -> Transfer:
-    """A transfer of `size` bytes among some participants (spec analytical-model section 4)."""
-    tiers = np.array([tier])
-    latency = _one(hardware.latency(tiers))
-    seconds = _one(hardware.transfer_time(tiers, _COSTS[opcode], np.array([size]), np.array([participants])))
-    return Transfer(tier, opcode, size, seconds - latency, latency)
-
-
-def _offload_seconds(model: Model) -> tuple[float, float, float]:
-    """For a forward, a backward and the last backward pass of a block (spec analytical-model section 8.2, E15)."""
-    chunk, hardware = model.chunk, model.inputs.hardware
-
-    def seconds(bytes_: Array, own_traffic: Array) -> float:
-        return _one(hardware.offload_time(bytes_) + own_traffic) if _one(bytes_) else 0.0
-
-    return seconds(chunk.fo, chunk.fmm), seconds(chunk.bo_each, chunk.bmm), seconds(chunk.bo, chunk.bmm)
-
-
-def _one(values: Array) -> float:
-    """The only entry."""
-    return float(np.asarray(values).reshape(-1)[0])
+    def _together(self, exchanges: list[Exchange]) -> list[Transfer]:
+        sizes: dict[tuple[str, str], float] = {}
+        for exchange in exchanges:
+            key = exchange.group, exchange.opcode
+            sizes[key] = sizes.get(key, 0.0) + exchange.size
+        return [self.transfer(group, opcode, size) for (group, opcode), size in sizes.items()]

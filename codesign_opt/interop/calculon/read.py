@@ -213,6 +213,7 @@ def _network(data: Any, where: str) -> NetworkTier:
     _keys(data["ops"], COLLECTIVES, where + "ops.")
     if not isinstance(data["must_be_filled"], bool):
         raise InputError(f"{where}must_be_filled = {data['must_be_filled']!r}", "write true or false")
+    costs: dict[str, Any] = {name: _cost(data["ops"][name], f"{where}ops.{name}") for name in COLLECTIVES}
     return NetworkTier(
         bandwidth=_number(data, "bandwidth", where, above=0) * 1e9,
         efficiency=_number(data, "efficiency", where, above=0, most=1),
@@ -220,7 +221,7 @@ def _network(data: Any, where: str) -> NetworkTier:
         must_be_filled=data["must_be_filled"],
         latency=_number(data, "latency", where),
         processor_usage=_number(data, "processor_usage", where, below=1),
-        **{name: _cost(data["ops"][name], f"{where}ops.{name}") for name in COLLECTIVES},
+        **costs,
     )
 
 

@@ -1,8 +1,9 @@
 """A step simulated: its stages' programs, the network between and below them, and what the estimate leaves out."""
 
 from codesign_opt.simulation.step.comparison import SimulatedStep, compare, simulate_beside, simulated_estimate
+from codesign_opt.simulation.step.processor_groups import PLACEMENTS
 from codesign_opt.simulation.step.run import ENGINES, StepSimulation, simulate_step
-from codesign_opt.simulation.step.topology_times import PLACEMENTS, on_topology
+from codesign_opt.simulation.step.topology_times import on_topology
 
 __all__ = [
     "ENGINES",

@@ -12,7 +12,8 @@ Array = NDArray[Any]
 
 BREAKDOWN: Final = (
     "forward", "backward", "recompute", "optimizer", "tp_communication", "recompute_communication",
-    "cp_communication", "ep_communication", "dp_communication", "forward_offload", "backward_offload", "pp_communication", "bubble",
+    "cp_communication", "ep_communication", "dp_communication", "forward_offload", "backward_offload",
+    "pp_communication", "bubble",
 )  # fmt: skip
 """What a moment of a stage may count as: the first of these that goes on; a bubble is when nothing does. The names are
 those of `analytical.StepTimes`."""

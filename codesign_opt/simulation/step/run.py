@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError, nearest
 from codesign_opt.graphs.step import StageGraph, StepGraph
+from codesign_opt.graphs.step.instructions import Aside
 from codesign_opt.graphs.step.pieces import PARTS
 from codesign_opt.simulation.events import Simulation, simulate
 from codesign_opt.simulation.levels import simulate_levels
 from codesign_opt.simulation.program import Kind, Program, Stream, compile_program
 from codesign_opt.simulation.step.breakdown import BREAKDOWN, Activities, breakdown
-from codesign_opt.simulation.step.closed_form import closed_form_seconds
+from codesign_opt.simulation.step.closed_form import closed_form_ends
 from codesign_opt.simulation.step.ports import PortNetwork, TransferKind
 from codesign_opt.simulation.streams import Streams
 from codesign_opt.simulation.topologies import Link, Topology, full_mesh
@@ -26,22 +27,23 @@ from codesign_opt.tables import Table
 Array = NDArray[Any]
 ENGINES: Final = ("events", "levels", "closed-form")
 
-_EXCHANGE_STREAM = len(Stream)
-"""Of gradients on their way beside backward passes."""
-
-_BESIDE_STREAM = _EXCHANGE_STREAM + 1
-"""Of tensor-parallel collectives beside their own product."""
-
 _COLLECTIVE_TAGS = 1 << 32
 """Above those of messages between stages."""
 
-_DIMENSION: Final = np.array([{"pp_communication": "pp", "dp_communication": "dp"}.get(name, "tp") for name in PARTS])
-"""For each of `PARTS` the parallel dimension whose transfers count as it."""
+_DIMENSIONS: Final = ("tp", "cp", "ep", "pp", "dp")
+
+_DIMENSION: Final = np.array(
+    [next((number for number, of in enumerate(_DIMENSIONS) if name == f"{of}_communication"), 0) for name in PARTS]
+)
+"""For each of `PARTS` the parallel dimension whose transfers count as it; those that are repeated count as tp."""
 
 _NO_LIMIT: Final = 1e300
 """Bytes/s that are as good as infinitely many."""
 
-_STREAMS: Final = Streams(host=1, receive=math.inf, further=(1, math.inf))
+_WIDTHS: Final = {Aside.PASSES: 1, Aside.PRODUCT: math.inf, Aside.BLOCKS: 1}
+"""Transfers that go at once on the stream of each `Aside`: gradients and weights take turns."""
+
+_STREAMS: Final = Streams(host=1, receive=math.inf, further=tuple(_WIDTHS[aside] for aside in sorted(_WIDTHS)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,8 +88,7 @@ def simulate_step(
     if engine != "events" and record:
         raise InputError(f"the engine '{engine}' keeps no timeline", "use the engine 'events'")
     if engine == "closed-form":
-        seconds = closed_form_seconds(step.work, bucket_bytes=step.options.bucket_bytes)
-        return _ended(step, np.full(step.work.stages, seconds))
+        return _ended(step, np.array(closed_form_ends(step)))
     if engine == "levels":
         programs = [_program(stage) for stage in step.stages]
         return _ended(step, simulate_levels(programs, _between_stages(step), streams=_STREAMS).ended)
@@ -120,19 +121,30 @@ def shares_ports(step: StepGraph) -> bool:
     """Whether a port may be filled by two transfers at the same time."""
     if _messages_meet(step):
         return True
-    beside = {int(tier) for stage in step.stages for tier in stage.tier[stage.aside & (stage.tier >= 0)]}
+    beside = {int(tier) for stage in step.stages for tier in stage.tier[(stage.aside > 0) & (stage.tier >= 0)]}
     if step.work.message is not None:
         # It arrives beside whatever its receiver does.
         beside.add(step.work.message.tier)
-    first = step.stages[0]
-    used = first.tier >= 0
-    users = Counter(tier for _, tier in {*zip(_DIMENSION[first.part[used]], first.tier[used].tolist(), strict=True)})
+    users = Counter(tier for tier, *_ in _users(step))
     return any(users[tier] > 1 for tier in beside)
 
 
+def _users(step: StepGraph) -> set[tuple[int, ...]]:
+    """Network tiers and who uses them: a parallel dimension, or what goes beside neighbouring blocks."""
+    columns = (
+        np.stack([stage.tier, _DIMENSION[stage.part], stage.aside == Aside.BLOCKS], axis=1)[stage.tier >= 0]
+        for stage in step.stages
+    )
+    return {tuple(row) for rows in columns for row in np.unique(rows, axis=0).tolist()}
+
+
 def _messages_meet(step: StepGraph) -> bool:
-    """Whether a stage may get messages of both its neighbours at once: all but GPipe mix the directions."""
-    return step.work.training and step.work.stages > 2 and step.schedule != "gpipe"
+    """Whether a stage may get messages of both its neighbours at once: all but GPipe mix the directions.
+
+    In DualPipe passes go beside each other, with what they send.
+    """
+    several = step.work.stages > 2 or step.schedule == "dualpipe"
+    return step.work.training and several and step.schedule != "gpipe"
 
 
 def _alone(step: StepGraph, record: bool) -> Simulation:
@@ -198,8 +210,7 @@ def _between_stages(step: StepGraph) -> Topology:
 
 def _program(stage: StageGraph) -> Program:
     program = compile_program(stage.graph)
-    beside = np.where(stage.part == PARTS.index("dp_communication"), _EXCHANGE_STREAM, _BESIDE_STREAM)
-    return replace(program, stream=np.where(stage.aside, beside, program.stream))
+    return replace(program, stream=np.where(stage.aside > 0, len(Stream) + stage.aside - 1, program.stream))
 
 
 def _stage_table(step: StepGraph, simulation: Simulation) -> Table:
@@ -226,7 +237,7 @@ def _port_table(step: StepGraph, seconds: float) -> Table:
     for place, stage in enumerate(step.stages):
         transfers = np.flatnonzero(stage.tier >= 0)
         tier = stage.tier[transfers]
-        wire = stage.wire[transfers] * _executions(stage)[transfers]
+        wire = (stage.wire * stage.executions)[transfers]
         # The group of a collective is its own stage, that of a message the receiver.
         receiver = np.array([stage.graph.groups[number][0][0] for number in transfers.tolist()], dtype=np.int64)
         for direction, at in enumerate((receiver, np.full(len(transfers), place))):
@@ -244,10 +255,3 @@ def _port_table(step: StepGraph, seconds: float) -> Table:
         },
         {"filled": "s"},
     )
-
-
-def _executions(stage: StageGraph) -> Array:
-    """How often each instruction runs: those in a loop as often as it turns."""
-    graph = stage.graph
-    turns = np.where(graph.caller >= 0, graph.count, 1)
-    return turns[graph.subroutine]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Any, Final
 
@@ -12,19 +12,25 @@ from numpy.typing import NDArray
 
 from codesign_opt.errors import InputError
 from codesign_opt.graphs.step import StepWork, Transfer
-from codesign_opt.graphs.step.pieces import Piece
+from codesign_opt.graphs.step.pieces import Passes, Piece
 from codesign_opt.graphs.step.work import BlockWork
 from codesign_opt.simulation.collectives import Schedule, collective_schedule
 from codesign_opt.simulation.networks import max_min_rates
+from codesign_opt.simulation.step.processor_groups import default_placement, processor_groups
 from codesign_opt.simulation.topologies import Topology
 from codesign_opt.strategies import Strategy
 
 Array = NDArray[Any]
 
-PLACEMENTS: Final = ("tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp")
-"""Orders of the parallel dimensions over the processors, the first one between neighbours."""
+RING: Final = "unidir-ring"
 
-DEFAULT_ALGORITHMS: Final = dict.fromkeys(("all-reduce", "reduce-scatter", "all-gather"), "unidir-ring")
+DEFAULT_ALGORITHMS: Final = {
+    "all-reduce": RING,
+    "reduce-scatter": RING,
+    "all-gather": RING,
+    "all-to-all": "direct",
+}
+"""Collectives of a step, and how they are done where nothing is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ def on_topology(
     strategy: Strategy,
     topology: Topology,
     *,
-    placement: str = "tp-dp-pp",
+    placement: str | None = None,
     algorithms: Mapping[str, str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> StepWork:
@@ -53,8 +59,8 @@ def on_topology(
         work: The step.
         strategy: Its parallel dimensions.
         topology: With at least as many processors.
-        placement: One of `PLACEMENTS`.
-        algorithms: Opcode to algorithm; rings where none is named.
+        placement: One of `PLACEMENTS`; the strategy's own order if None.
+        algorithms: Opcode to algorithm; `DEFAULT_ALGORITHMS` where none is named.
         options: Opcode to options of its algorithm.
 
     Raises:
@@ -66,36 +72,30 @@ def on_topology(
             f"{strategy.processors}",
             "give a larger topology",
         )
-    groups = processor_groups(strategy, placement)
+    groups = processor_groups(strategy, default_placement(strategy) if placement is None else placement)
     chosen = {**DEFAULT_ALGORITHMS, **(algorithms or {})}
 
     @cache
-    def timed(dimension: str, opcode: str) -> LinearTime:
-        members = groups[dimension]
-        return collective_time(topology, members, opcode, chosen[opcode], (options or {}).get(opcode))
+    def timed(group: str, opcode: str) -> LinearTime:
+        return collective_time(topology, groups[group], opcode, chosen[opcode], (options or {}).get(opcode))
 
-    def transfer(dimension: str, tier: int, opcode: str, size: float) -> Transfer:
-        time = timed(dimension, opcode)
-        return Transfer(tier, opcode, size, time.pace * size, time.latency)
+    @cache
+    def ring(group: str) -> LinearTime:
+        """The messages that an all-gather from neighbour to neighbour is made of, by the bytes that one sends."""
+        members = groups[group].shape[1]
+        time = collective_time(topology, groups[group], "all-gather", RING)
+        return LinearTime(time.latency, time.pace * members / max(members - 1, 1))
+
+    def transfer(group: str, collective: str, size: float) -> Transfer:
+        time = ring(group) if collective == "ring" else timed(group, collective)
+        before = work.transfer(group, collective, size)
+        return replace(before, wire=time.pace * size, latency=time.latency)
 
     message = work.message
     if message is not None:
         message = _slowest_message(message, topology, groups["pp"], work)
-    exchange = partial(transfer, "dp", work.exchange(0.0).tier)
-    reduces = work.exchange(0.0).opcode
-    collective = partial(transfer, "tp", work.collective("all-reduce", 0.0).tier)
-    retimed = partial(_retimed_block, before=work.collective, after=collective)
-    return replace(
-        work,
-        forward_base=retimed(work.forward_base),
-        forward_edge=retimed(work.forward_edge),
-        backward_base=retimed(work.backward_base),
-        backward_edge=retimed(work.backward_edge),
-        message=message,
-        collective=collective,
-        exchange=partial(exchange, reduces),
-        gather=None if work.gather is None else partial(exchange, "all-gather"),
-    )
+    retimed = work.with_blocks(partial(_retimed_block, before=work.transfer, after=transfer))
+    return replace(retimed, message=message, transfer=transfer)
 
 
 def _slowest_message(message: Transfer, topology: Topology, pipelines: Array, work: StepWork) -> Transfer:
@@ -110,22 +110,6 @@ def _slowest_message(message: Transfer, topology: Topology, pipelines: Array, wo
     ]
     transfers = [replace(message, wire=time.pace * message.size, latency=time.latency) for time in times]
     return max(transfers, key=lambda transfer: transfer.seconds)
-
-
-def processor_groups(strategy: Strategy, placement: str) -> dict[str, Array]:
-    """For each dimension its groups of processors, a row each.
-
-    Raises:
-        InputError: For an unknown placement.
-    """
-    if placement not in PLACEMENTS:
-        raise InputError(f"placement '{placement}' is not known", "one of " + ", ".join(PLACEMENTS))
-    names = placement.split("-")
-    sizes = [getattr(strategy, name) for name in names]
-    # The first dimension is between neighbours, so it is the last axis.
-    numbers = np.arange(strategy.processors).reshape(sizes[::-1])
-    axes = {name: len(names) - 1 - place for place, name in enumerate(names)}
-    return {name: np.moveaxis(numbers, axis, -1).reshape(-1, numbers.shape[axis]) for name, axis in axes.items()}
 
 
 def collective_time(
@@ -171,18 +155,34 @@ def _level_time(topology: Topology, sources: Array, ends: Array, sizes: Array) -
     return LinearTime(float(latencies.max(initial=0.0)), float((sizes / rates).max(initial=0.0)))
 
 
-def _retimed_block(
-    block: BlockWork, *, before: Callable[[str, float], Transfer], after: Callable[[str, float], Transfer]
-) -> BlockWork:
-    return replace(block, pieces=tuple(_retimed(piece, before, after) for piece in block.pieces))
+Timing = Callable[[str, str, float], Transfer]
+"""What a collective takes, given its group, opcode or "ring", and bytes."""
 
 
-def _retimed(piece: Piece, before: Callable[[str, float], Transfer], after: Callable[[str, float], Transfer]) -> Piece:
+def _retimed_block(block: BlockWork, *, before: Timing, after: Timing) -> BlockWork:
+    return replace(
+        block, base=_retimed_passes(block.base, before, after), edge=_retimed_passes(block.edge, before, after)
+    )
+
+
+def _retimed_passes(passes: Passes, before: Timing, after: Timing) -> Passes:
+    of_all = {
+        field.name: tuple(_retimed(piece, before, after) for piece in getattr(passes, field.name))
+        for field in fields(Passes)
+    }
+    return Passes(**of_all)
+
+
+def _retimed(piece: Piece, before: Timing, after: Timing) -> Piece:
     """A piece whose collective takes as long as on the topology, or as its buffers take to be touched."""
     if not piece.collective:
         return piece
-    old, new = (_in_parts(of(piece.collective, piece.size), piece.transfers) for of in (before, after))
-    link = max(new, piece.link) if piece.link > old * (1 + _ROUNDING) else new
+    old, new = (of(piece.group, piece.collective, piece.size) for of in (before, after))
+    alone = old.wire + piece.transfers * old.latency
+    # The messages of a ring are the steps of one collective; tiles of a product are collectives of their own.
+    link = new.wire + new.latency * (1 if piece.collective == "ring" else piece.transfers)
+    if piece.link > alone * (1 + _ROUNDING):
+        link = max(link, piece.link)
     if not piece.compute:
         exposed = link
     elif piece.exposed:
@@ -191,11 +191,6 @@ def _retimed(piece: Piece, before: Callable[[str, float], Transfer], after: Call
         # All tiles of the product but the first run beside a transfer.
         exposed = max(0.0, link - piece.compute * piece.transfers / (piece.transfers + 1))
     return replace(piece, link=link, exposed=exposed)
-
-
-def _in_parts(transfer: Transfer, parts: float) -> float:
-    """Seconds of a transfer cut into parts that each have its latency."""
-    return transfer.wire + parts * transfer.latency
 
 
 _ROUNDING = 1e-12

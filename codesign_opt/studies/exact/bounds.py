@@ -85,7 +85,8 @@ def _best_matrix_rate(question: ExactQuestion, memory: GridMemory) -> float:
     engines = [question.system.matrix[word] for word in words if word in question.system.matrix]
     fused = question.system.fused_attention
     shares = () if fused is None else (fused.forward_efficiency, fused.backward_efficiency)
-    return max(engine.peak * max((*engine.efficiency.efficiencies, *shares)) for engine in engines)
+    rates: list[float] = [engine.peak * max((*engine.efficiency.efficiencies, *shares)) for engine in engines]
+    return max(rates)
 
 
 def _least_forward_flops(question: ExactQuestion, memory: GridMemory) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from step_cases import StepCase, one, step_cases, times_of
 from step_works import GRADIENT_BYTES, MESSAGE_BYTES, handmade_work
+from today_cases import today_cases
 
 from codesign_opt.errors import InputError
 from codesign_opt.graphs import Graph, GraphBuilder, Ragged, check_graph, read_graph, write_graph
@@ -24,16 +25,19 @@ from codesign_opt.graphs.step import (
     StageGraph,
     StepGraph,
     StepOptions,
-    StepWork,
-    pass_writer,
+    instructions,
     step_graph,
 )
-from codesign_opt.graphs.step.orders import check_schedule, pass_order
-from codesign_opt.graphs.step.pass_writer import Template, end_template, pass_template
+from codesign_opt.graphs.step.end_writer import end_template
+from codesign_opt.graphs.step.instructions import Aside, Template
+from codesign_opt.graphs.step.orders import pass_order
+from codesign_opt.graphs.step.pass_writer import pass_template
+from codesign_opt.graphs.step.passes import PassKind, PassOrder
 from codesign_opt.graphs.step.pieces import PARTS, Piece
-from codesign_opt.graphs.step.stage_graph import stage_graph
+from codesign_opt.graphs.step.slots import Pass
+from codesign_opt.graphs.step.stack import stage_blocks
 from codesign_opt.graphs.step.step import AFFORDABLE
-from codesign_opt.graphs.step.work import stage_blocks
+from codesign_opt.graphs.step.work import GatheredWeights
 
 
 @cache
@@ -44,8 +48,16 @@ def steps() -> list[tuple[StepCase, StepGraph]]:
     return [(case, step_graph(case.work, **_ways(random, case))) for case in cases]
 
 
+@cache
+def all_steps() -> list[tuple[StepCase, StepGraph]]:
+    """The same, and steps of today's workloads with all schedules."""
+    random = Random(2)
+    today = [(case, _ways(random, case)) for case in today_cases(33, 16, everything=True)]
+    return [*steps(), *((case, step_graph(case.work, **{**ways, "schedule": "auto"})) for case, ways in today)]
+
+
 def _ways(random: Random, case: StepCase) -> dict[str, Any]:
-    buckets = random.choice([None, 2.5 * case.work.gradient_bytes, 1e15])
+    buckets = random.choice([None, 2.5 * case.work.kinds[0].gradient_bytes, 1e15])
     return {
         "schedule": random.choice(["auto", "gpipe"]),
         "granularity": random.choice(GRANULARITIES),
@@ -53,29 +65,23 @@ def _ways(random: Random, case: StepCase) -> dict[str, Any]:
     }
 
 
-def executions(stage: StageGraph) -> np.ndarray:
-    """How often each instruction runs: a loop's body and condition as often as it turns."""
-    graph = stage.graph
-    turns = np.where(graph.caller >= 0, graph.count, 1)
-    return turns[graph.subroutine]
-
-
 def seconds_by_part(stage: StageGraph) -> dict[str, float]:
     """Seconds × executions of all instructions but transfers that go on beside computation."""
-    ahead = ~stage.aside & np.array([name not in _STREAMED for name in map(PARTS.__getitem__, stage.part.tolist())])
-    sums = np.bincount(stage.part, ahead * stage.graph.seconds * executions(stage), minlength=len(PARTS))
+    streamed = np.isin(stage.part, [PARTS.index(name) for name in _STREAMED])
+    ahead = (stage.aside == Aside.NOTHING) & ~streamed
+    sums = np.bincount(stage.part, ahead * stage.alone, minlength=len(PARTS))
     return dict(zip(PARTS, sums.tolist(), strict=True))
 
 
 def test_graphs_can_be_run() -> None:
-    for _, step in steps():
+    for _, step in all_steps():
         for stage in step.stages:
             check_graph(stage.graph)
 
 
 @pytest.mark.parametrize("extension", ["pb", "textproto"])
 def test_graphs_can_be_written_and_read(extension: str, tmp_path: Path) -> None:
-    graphs = [stage.graph for _, step in steps() for stage in step.stages[-1:] if len(stage.graph) < 300]
+    graphs = [stage.graph for _, step in all_steps() for stage in step.stages[-1:] if len(stage.graph) < 300]
     assert len(graphs) > 5
     for number, graph in enumerate(graphs):
         path = tmp_path / f"{number}.{extension}"
@@ -84,7 +90,7 @@ def test_graphs_can_be_written_and_read(extension: str, tmp_path: Path) -> None:
 
 
 def test_columns_are_over_instructions() -> None:
-    for _, step in steps():
+    for _, step in all_steps():
         for place, stage in enumerate(step.stages):
             assert stage.graph.processor == place
             for field in fields(StageGraph):
@@ -93,13 +99,13 @@ def test_columns_are_over_instructions() -> None:
 
 
 def test_laid_out_templates_are_all_passes_written_one_after_the_other() -> None:
-    for _, step in steps():
+    for _, step in all_steps():
         for place, stage in enumerate(step.stages):
             assert _differences(stage.graph, _written_out(step, place)) == []
 
 
 def test_the_root_waits_for_everything() -> None:
-    for _, step in steps():
+    for _, step in all_steps():
         for stage in step.stages:
             graph = stage.graph
             waited = np.zeros(len(graph), dtype=bool)
@@ -114,8 +120,9 @@ def test_the_root_waits_for_everything() -> None:
 def test_work_of_a_stage_is_that_of_the_estimate() -> None:
     for case, step in steps():
         times, blocks = times_of(case.estimate.times), case.work.stage_blocks
-        exchanges = case.work.exchange(case.work.gradient_bytes).seconds if case.work.gradient_bytes else 0.0
-        gathers = 0.0 if case.work.gather is None else case.work.gather(case.work.gradient_bytes).seconds
+        [block] = case.work.kinds
+        exchanges = sum(transfer.seconds for transfer in case.work.exchanges([block]))
+        gathers = sum(transfer.seconds for transfer in case.work.gathers([block]))
         found = seconds_by_part(step.stages[0])
         for part in ("forward", "backward", "recompute", "recompute_communication", "tp_communication", "optimizer"):
             assert found[part] == pytest.approx(times[part], rel=1e-9, abs=1e-300), (part, case)
@@ -149,7 +156,7 @@ def test_missing_blocks_are_those_of_the_last_chunks() -> None:
     step = step_graph(handmade_work((4, 3), chunks=2, microbatches=2))
     last = step.stages[1]
     forward = last.part == PARTS.index("forward")
-    by_chunk = np.bincount(last.chunk[forward], (last.graph.seconds * executions(last))[forward])
+    by_chunk = np.bincount(last.chunk[forward], last.alone[forward])
     assert by_chunk.tolist() == [2 * 2.0, 2 * 1.0]
 
 
@@ -195,15 +202,16 @@ def test_gradient_buckets(overlapped: bool) -> None:
             found = [float(stage.graph.bytes_out[place]) for place in _called(stage.graph, name)]
             assert found == [GRADIENT_BYTES * size for size in sizes], (bucket, name)
         aside = stage.aside[_called(stage.graph, "gradients")]
-        assert (aside == overlapped).all()
+        assert (aside == (Aside.PASSES if overlapped else Aside.NOTHING)).all()
 
 
 def test_buckets_hold_all_gradients() -> None:
     for case, step in steps():
         for stage, blocks in zip(step.stages, case.work.stage_blocks, strict=True):
-            for name, exists in (("gradients", case.work.gradient_bytes), ("weights", case.work.gather)):
+            [block] = case.work.kinds
+            for name, exchanges in (("gradients", block.gradients), ("weights", block.weights)):
                 total = stage.graph.bytes_out[_called(stage.graph, name)].sum()
-                wanted = blocks * case.work.gradient_bytes if exists else 0.0
+                wanted = blocks * block.gradient_bytes if exchanges else 0.0
                 assert total == pytest.approx(wanted, rel=1e-12)
 
 
@@ -229,16 +237,17 @@ def test_optimizer_state_is_streamed_in_the_last_backward_passes() -> None:
     for stage in step_graph(work, schedule="gpipe", granularity="block").stages:
         streams = _called(stage.graph, "offload")
         found = {
-            (bool(stage.backward[place]), int(stage.microbatch[place])): float(stage.graph.seconds[place])
+            (PassKind(stage.kind[place]), int(stage.microbatch[place])): float(stage.graph.seconds[place])
             for place in streams
         }
-        assert found == {(False, 0): 3.0, (False, 1): 3.0, (True, 0): 4.0, (True, 1): 5.0}
+        forward, backward = PassKind.FORWARD, PassKind.BACKWARD
+        assert found == {(forward, 0): 3.0, (forward, 1): 3.0, (backward, 0): 4.0, (backward, 1): 5.0}
 
 
 def test_inference_is_forward_only() -> None:
     work = handmade_work((2, 2), microbatches=3, training=False, message=0.5)
     for place, stage in enumerate(step_graph(work).stages):
-        assert not stage.backward.any()
+        assert set(stage.kind.tolist()) <= {PassKind.FORWARD, -1}
         assert {PARTS[part] for part in stage.part} <= {"forward", "pp_communication", "order"}
         assert stage.graph.opcode_name(len(stage.graph) - 1) == "null"
         assert len(_called(stage.graph, "send")) == (3 if place == 0 else 0)
@@ -251,11 +260,11 @@ def test_microbatch_chunk_and_direction_of_instructions() -> None:
         order = pass_order("interleaved", stages=2, stage=place, chunks=2, microbatches=2)
         outside = stage.microbatch < 0
         assert {stage.graph.names[number] for number in np.flatnonzero(outside)} == {"optimizer", "end"}
-        assert not stage.backward[outside].any()
+        assert (stage.kind[outside] == -1).all()
         assert (stage.chunk[outside] == -1).all()
-        rows = np.stack([stage.backward, stage.microbatch, stage.chunk])[:, ~outside]
+        rows = np.stack([stage.kind, stage.microbatch, stage.chunk])[:, ~outside]
         kept = np.append(True, (np.diff(rows, axis=1) != 0).any(axis=0))
-        assert rows[:, kept].tolist() == np.stack([order.backward, order.microbatch, order.chunk]).tolist()
+        assert rows[:, kept].tolist() == np.stack([order.kind, order.microbatch, order.chunk]).tolist()
 
 
 def test_size_of_a_message_and_its_ports() -> None:
@@ -263,7 +272,7 @@ def test_size_of_a_message_and_its_ports() -> None:
     [place] = _called(first.graph, "send")
     assert first.graph.bytes_in[place] == MESSAGE_BYTES
     assert (first.tier[place], first.wire[place], first.latency[place]) == (1, 2.0, 0.5)
-    assert not first.aside[place]
+    assert first.aside[place] == Aside.NOTHING
     assert len(_called(last.graph, "send")) == 1
 
 
@@ -283,7 +292,7 @@ def test_instructions_are_written_once_whatever_the_number_of_microbatches(
             written.append(name)
             return super().instruction(subroutine, name, opcode, **values)
 
-    monkeypatch.setattr(pass_writer, "GraphBuilder", CountingBuilder)
+    monkeypatch.setattr(instructions, "GraphBuilder", CountingBuilder)
     counts, sizes = [], []
     for rounds in (2, 4, 8):
         written.clear()
@@ -295,6 +304,41 @@ def test_instructions_are_written_once_whatever_the_number_of_microbatches(
     assert counts[0] == counts[1] == counts[2]
     # Each round of microbatches adds as many instructions as the one before.
     assert sizes[2] - sizes[1] == 2 * (sizes[1] - sizes[0])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb_1p", "zb_v", "dualpipe"])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_instructions_of_split_passes_are_written_once(
+    schedule: str, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    class CountingBuilder(GraphBuilder):
+        def instruction(self, subroutine: int, name: str, opcode: str, **values: Any) -> int:
+            written.append(name)
+            return super().instruction(subroutine, name, opcode, **values)
+
+    monkeypatch.setattr(instructions, "GraphBuilder", CountingBuilder)
+    counts = []
+    for microbatches in (16, 32, 48):
+        written.clear()
+        work = handmade_work(
+            (6,) * 4, microbatches=microbatches, backward=1.0, weight_gradient=1.0, message=0.5, gather=0.5,
+            gradients=0.5, gathered=GatheredWeights(ahead=ahead, scatter_each=True),
+        )  # fmt: skip
+        step_graph(work, schedule=schedule)
+        counts.append(len(written))
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_blocks_beside_which_others_are_gathered_are_a_loop() -> None:
+    few, many = (
+        step_graph(handmade_work((blocks,), gather=0.5, gathered=GatheredWeights())).stages[0].graph
+        for blocks in (5, 300)
+    )
+    assert len(few) == len(many)
+    # The edge block is the last in the forward pass, which gathers nothing beside it.
+    assert many.count.max() == 299
 
 
 def test_blocks_of_a_chunk_are_a_loop() -> None:
@@ -357,7 +401,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 def _written_out(step: StepGraph, stage: int) -> Graph:
     """A stage's program by copying each instruction of each pass in turn."""
-    work, options = step.work, step.options
+    work = step.work
     order = pass_order(
         step.schedule, stages=work.stages, stage=stage, chunks=work.chunks, microbatches=work.microbatches,
         training=work.training,
@@ -367,7 +411,7 @@ def _written_out(step: StepGraph, stage: int) -> Graph:
     last: int | None = None
     exchanges: list[int] = []
     loose: list[int] = []
-    for template in _templates(work, stage, order, options):
+    for template in _templates(step, stage, order):
         numbers = _copied(builder, entry, template, last)
         last = numbers[template.last]
         if template.joins_exchanges >= 0:
@@ -379,12 +423,25 @@ def _written_out(step: StepGraph, stage: int) -> Graph:
     return builder.build()
 
 
-def _templates(work: StepWork, stage: int, order: Any, options: StepOptions) -> Iterator[Template]:
-    for backward, microbatch, chunk in zip(order.backward, order.microbatch, order.chunk, strict=True):
-        yield pass_template(
-            work, stage, options, backward=bool(backward), chunk=int(chunk), last=microbatch == work.microbatches - 1
-        )
-    yield end_template(work, stage, options)
+def _templates(step: StepGraph, stage: int, order: PassOrder) -> Iterator[Template]:
+    rows = list(zip(map(PassKind, order.kind.tolist()), order.chunk.tolist(), order.paired.tolist(), strict=True))
+    unit: list[Pass] = []
+    for place, (kind, chunk, paired) in enumerate(rows):
+        later = [(after, other) for after, other, _ in rows[place + 1 :]]
+        last = kind is not PassKind.FORWARD and not any((like, chunk) in later for like in _LIKE[kind])
+        final = not any(after in (PassKind.BACKWARD, PassKind.WEIGHT_GRADIENT) for after, _ in later)
+        unit.append(Pass(kind, chunk, last=last, final=final))
+        if not paired:
+            yield pass_template(step.work, step.layout, stage, step.options, unit)
+            unit = []
+    yield end_template(step.work, step.layout, stage, step.options)
+
+
+_HALVES = (PassKind.ACTIVATION_GRADIENT, PassKind.WEIGHT_GRADIENT)
+_LIKE = {
+    PassKind.BACKWARD: (PassKind.BACKWARD, *_HALVES),
+    **{half: (PassKind.BACKWARD, half) for half in _HALVES},
+}
 
 
 def _copied(builder: GraphBuilder, entry: int, template: Template, before: int | None) -> list[int]:
@@ -420,14 +477,14 @@ def _copied(builder: GraphBuilder, entry: int, template: Template, before: int |
     return numbers
 
 
-def test_stage_graphs_of_every_schedule_are_those_of_the_step() -> None:
-    work = handmade_work((2, 2, 2), chunks=2, microbatches=3, message=1.0, gradients=1.0, overlapped=True)
-    for schedule in SCHEDULES:
-        if schedule == "1f1b":
-            continue
-        chosen = check_schedule(schedule, stages=3, chunks=2, microbatches=3)
-        step = step_graph(work, schedule=schedule)
-        for place, stage in enumerate(step.stages):
-            order = pass_order(chosen, stages=3, stage=place, chunks=2, microbatches=3)
-            assert _differences(stage.graph, stage_graph(work, place, order, step.options).graph) == []
-            assert _differences(stage.graph, _written_out(step, place)) == []
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("messages", MESSAGES)
+def test_stage_graphs_of_every_schedule_are_all_passes(schedule: str, messages: Any) -> None:
+    work = handmade_work(
+        (2, 2, 2, 2), chunks=2 if schedule == "interleaved" else 1, microbatches=8, backward=1.0, weight_gradient=1.0,
+        message=1.0, gradients=1.0, overlapped=True,
+    )  # fmt: skip
+    step = step_graph(work, schedule=schedule, options=StepOptions(messages=messages))
+    for place, stage in enumerate(step.stages):
+        check_graph(stage.graph)
+        assert _differences(stage.graph, _written_out(step, place)) == []

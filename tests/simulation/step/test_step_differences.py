@@ -148,8 +148,8 @@ def test_offload_hides_beside_its_block_and_not_beside_the_message() -> None:
     later = often = 0
     for case in offloading_cases():
         t, work, strategy = Times(case), case.work, case.strategy
-        streams, gradients = work.forward_base.offload, work.backward_base.offload
-        last = work.backward_base.last_offload
+        [block] = work.kinds
+        streams, gradients, last = block.offload.forward, block.offload.backward, block.offload.last
         forward = min(t.cf, max(0.0, streams - (t.fn_e - t.cf)))
         backward = min(t.cb, max(0.0, gradients - (t.bn_e - t.cb)))
         paid = t.x * t.once_b + max(t.bn_e - t.cb, last) - max(t.bn_e - t.cb, gradients)
@@ -210,17 +210,18 @@ def test_overlapped_exchange_is_between_none_and_one_after_the_other(schedule: s
         if chosen is None:
             continue
         work = case.work
-        exchange = work.exchange(work.gradient_bytes).seconds
+        [block] = work.kinds
+        exchange = sum(transfer.seconds for transfer in work.exchanges([block]))
+        alone = work.with_blocks(lambda of: replace(of, gradients=(), weights=()))
         # What drives the exchange slows the chain of the last backward passes of all stages.
         driving = len(work.stage_blocks) * work.stage_blocks[0] * work.processor_usage * exchange
         without, overlapped, afterwards = (
-            simulated(of, chosen, "asynchronous")
-            for of in (replace(work, gradient_bytes=0.0, gather=None), work, replace(work, overlapped=False))
+            simulated(of, chosen, "asynchronous") for of in (alone, work, replace(work, overlapped=False))
         )
         assert without <= overlapped * ROUNDING, str(case)
         assert overlapped <= (afterwards + driving) * ROUNDING, str(case)
         # At least the last block's exchange, and all gathering, is exposed.
-        gather = 0.0 if work.gather is None else work.stage_blocks[0] * work.gather(work.gradient_bytes).seconds
+        gather = work.stage_blocks[0] * sum(transfer.seconds for transfer in work.gathers([block]))
         assert without + exchange + gather <= overlapped * ROUNDING, str(case)
         hidden += overlapped < afterwards * (1 - 1e-6)
     assert hidden >= 5

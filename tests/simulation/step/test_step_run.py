@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from step_works import handmade_work
 from codesign_opt.errors import InputError
 from codesign_opt.graphs.step import MESSAGES, SCHEDULES, StepGraph, StepOptions, StepWork, Transfer, step_graph
 from codesign_opt.graphs.step.orders import check_schedule
-from codesign_opt.graphs.step.pieces import Piece
+from codesign_opt.graphs.step.pieces import Passes, Piece
 from codesign_opt.graphs.step.work import BlockWork
 from codesign_opt.simulation.program import compile_program
 from codesign_opt.simulation.step import simulate_step
@@ -28,16 +28,16 @@ ROUNDING = 1 + 1e-9
 def collective(seconds: float, part: str = "forward") -> Piece:
     """Communication of so many seconds that nothing hides; `handmade_work` takes a second a byte."""
     return Piece(
-        name="collective", part=part, communication="tp_communication", collective="all-reduce", size=seconds,
-        transfers=1, link=seconds, exposed=seconds,
+        name="collective", part=part, communication="tp_communication", group="tp", collective="all-reduce",
+        size=seconds, transfers=1, link=seconds, exposed=seconds,
     )  # fmt: skip
 
 
 def product(compute: float, link: float, part: str = "forward") -> Piece:
     """A product that hides communication."""
     return Piece(
-        name="product", part=part, compute=compute, communication="tp_communication", collective="all-gather",
-        size=link, transfers=1, link=link, exposed=max(0.0, link - compute),
+        name="product", part=part, compute=compute, communication="tp_communication", group="tp",
+        collective="all-gather", size=link, transfers=1, link=link, exposed=max(0.0, link - compute),
     )  # fmt: skip
 
 
@@ -102,20 +102,17 @@ def faster(work: StepWork, factor: float) -> StepWork:
         link = of.link / factor
         return replace(of, link=link, exposed=max(0.0, link - of.compute)) if of.collective else of
 
-    def block(of: BlockWork) -> BlockWork:
-        return replace(of, pieces=tuple(map(piece, of.pieces)))
+    def passes(of: Passes) -> Passes:
+        return Passes(**{field.name: tuple(map(piece, getattr(of, field.name))) for field in fields(Passes)})
 
-    gather, message = work.gather, work.message
+    def block(of: BlockWork) -> BlockWork:
+        return replace(of, base=passes(of.base), edge=passes(of.edge))
+
+    message = work.message
     return replace(
-        work,
-        forward_base=block(work.forward_base),
-        forward_edge=block(work.forward_edge),
-        backward_base=block(work.backward_base),
-        backward_edge=block(work.backward_edge),
+        work.with_blocks(block),
         message=None if message is None else transfer(message),
-        collective=lambda opcode, size: transfer(work.collective(opcode, size)),
-        exchange=lambda size: transfer(work.exchange(size)),
-        gather=None if gather is None else lambda size: transfer(gather(size)),
+        transfer=lambda group, opcode, size: transfer(work.transfer(group, opcode, size)),
     )
 
 

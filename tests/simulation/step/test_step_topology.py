@@ -17,7 +17,8 @@ from codesign_opt.errors import InputError
 from codesign_opt.graphs.step import StepOptions, StepWork, Transfer, step_graph, step_work
 from codesign_opt.graphs.step.pieces import Piece
 from codesign_opt.simulation.step import PLACEMENTS, on_topology, simulate_step
-from codesign_opt.simulation.step.topology_times import LinearTime, collective_time, processor_groups
+from codesign_opt.simulation.step.processor_groups import default_placement, processor_groups
+from codesign_opt.simulation.step.topology_times import LinearTime, collective_time
 from codesign_opt.simulation.topologies import (
     Link,
     Topology,
@@ -29,8 +30,9 @@ from codesign_opt.simulation.topologies import (
     topology_of,
     uplink_bandwidth,
 )
-from codesign_opt.strategies import Strategy, TpCommunication, TpOverlap
+from codesign_opt.strategies import AttentionKernel, Placement, Strategy, TpCommunication, TpOverlap
 from codesign_opt.systems import System
+from codesign_opt.workloads.transformer import Experts
 
 BANDWIDTH, LATENCY = 8e9, 2e-6
 
@@ -56,6 +58,11 @@ def seconds(transfer: Transfer) -> float:
     return transfer.wire + transfer.latency
 
 
+def exchange(work: StepWork, size: float = 1e9) -> Transfer:
+    """Of so many bytes of gradients."""
+    return work.transfer("shards", "all-reduce", size)
+
+
 @cache
 def cases() -> list[StepCase]:
     return [case for case in step_cases(71, 40, most_pp=4) if case.strategy.tp > 1]
@@ -70,8 +77,8 @@ def test_rings_on_the_tiers_of_a_system(system: str, processors: tuple[int, int]
     on_tiers = on_topology(work, chosen, topology_of(machine, chosen.processors))
     # Groups of 8 neighbours are on the first tier; data-parallel groups of processors 8 or 4 apart reach further.
     for members, apart, transfer in (
-        (tp, 1, lambda opcode, size: on_tiers.collective(opcode, size)),
-        (dp, tp, lambda opcode, size: replace(on_tiers.exchange(size), opcode=opcode)),
+        (tp, 1, lambda opcode, size: on_tiers.transfer("tp", opcode, size)),
+        (dp, tp, lambda opcode, size: on_tiers.transfer("shards", opcode, size)),
     ):
         if members == 1:
             continue
@@ -84,7 +91,7 @@ def test_rings_on_the_tiers_of_a_system(system: str, processors: tuple[int, int]
         for opcode in ("all-gather", "reduce-scatter"):
             tier = machine.network_tiers[0]
             step = tier.latency + 1e6 / (tp * tier.bandwidth * tier.efficiency)
-            assert seconds(on_tiers.collective(opcode, 1e6)) == pytest.approx((tp - 1) * step, rel=1e-12)
+            assert seconds(on_tiers.transfer("tp", opcode, 1e6)) == pytest.approx((tp - 1) * step, rel=1e-12)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -92,33 +99,31 @@ def test_exchange_and_gathering_of_weights(sharded: bool) -> None:
     chosen = strategy(tp=1, dp=4, optimizer_sharding=sharded)
     work = on_topology(work_of(chosen), chosen, full_mesh(4, Link(bandwidth=BANDWIDTH, latency=LATENCY)))
     steps = 3 if sharded else 6
-    exchange = work.exchange(4e6)
+    [block] = work.kinds
+    [exchange] = work.exchanges([block])
+    sent = exchange.size / 4 / BANDWIDTH
     assert exchange.opcode == ("reduce-scatter" if sharded else "all-reduce")
-    assert (exchange.wire, exchange.latency) == pytest.approx((steps * 1e6 / BANDWIDTH, steps * LATENCY))
-    if sharded:
-        assert work.gather is not None
-        assert seconds(work.gather(4e6)) == pytest.approx(3 * (LATENCY + 1e6 / BANDWIDTH))
-    else:
-        assert work.gather is None
+    assert (exchange.wire, exchange.latency) == pytest.approx((steps * sent, steps * LATENCY))
+    assert [seconds(gather) for gather in work.gathers([block])] == [pytest.approx(3 * (LATENCY + sent))] * sharded
 
 
 def test_an_oversubscribed_tree_slows_down_what_crosses_it() -> None:
     # Four groups of two, each with one member under each leaf, fill four links at once.
     chosen = strategy(tp=4, dp=2)
     full, half = (on_topology(work_of(chosen), chosen, tree(over)) for over in (1.0, 2.0))
-    assert full.exchange(1e9).wire == pytest.approx(2 * 0.5e9 / BANDWIDTH)
-    assert half.exchange(1e9).wire == pytest.approx(2 * full.exchange(1e9).wire, rel=1e-12)
-    assert half.exchange(1e9).latency == full.exchange(1e9).latency == pytest.approx(2 * 4 * LATENCY)
+    assert exchange(full).wire == pytest.approx(2 * 0.5e9 / BANDWIDTH)
+    assert exchange(half).wire == pytest.approx(2 * exchange(full).wire, rel=1e-12)
+    assert exchange(half).latency == exchange(full).latency == pytest.approx(2 * 4 * LATENCY)
     # Tensor parallelism stays under a leaf.
-    assert half.collective("all-reduce", 1e9) == full.collective("all-reduce", 1e9)
+    assert half.transfer("tp", "all-reduce", 1e9) == full.transfer("tp", "all-reduce", 1e9)
 
 
 def test_a_slower_exchange_makes_the_step_longer() -> None:
     chosen = strategy(tp=4, dp=2)
     full, half = (on_topology(work_of(chosen), chosen, tree(over)) for over in (1.0, 2.0))
     longer = simulate_step(step_graph(half)).seconds - simulate_step(step_graph(full)).seconds
-    blocks, size = full.stage_blocks[0], full.gradient_bytes
-    assert longer == pytest.approx(blocks * full.exchange(size).wire, rel=1e-9)
+    blocks, size = full.stage_blocks[0], full.kinds[0].gradient_bytes
+    assert longer == pytest.approx(blocks * exchange(full, size).wire, rel=1e-9)
 
 
 def test_placement_decides_what_stays_under_a_leaf() -> None:
@@ -127,14 +132,14 @@ def test_placement_decides_what_stays_under_a_leaf() -> None:
     across = on_topology(work_of(chosen), chosen, tree(4.0), placement="dp-tp-pp")
     # A ring of four under a leaf: 2 · 3 steps of a quarter, two links each. Across, two rings share the link up.
     alone = 6 * 0.25e9 / BANDWIDTH
-    assert inside.collective("all-reduce", 1e9) == Transfer(
+    assert inside.transfer("tp", "all-reduce", 1e9) == Transfer(
         0, "all-reduce", 1e9, pytest.approx(alone), pytest.approx(12 * LATENCY)
     )
-    assert across.collective("all-reduce", 1e9).wire == pytest.approx(2 * alone)
-    assert across.collective("all-reduce", 1e9).latency == pytest.approx(24 * LATENCY)
+    assert across.transfer("tp", "all-reduce", 1e9).wire == pytest.approx(2 * alone)
+    assert across.transfer("tp", "all-reduce", 1e9).latency == pytest.approx(24 * LATENCY)
     # Pairs of neighbours, instead of four pairs on one link with the bandwidth of one.
-    assert across.exchange(1e9).wire == pytest.approx(2 * 0.5e9 / BANDWIDTH)
-    assert inside.exchange(1e9).wire == pytest.approx(4 * across.exchange(1e9).wire)
+    assert exchange(across).wire == pytest.approx(2 * 0.5e9 / BANDWIDTH)
+    assert exchange(inside).wire == pytest.approx(4 * exchange(across).wire)
 
 
 def test_messages_between_stages() -> None:
@@ -172,12 +177,11 @@ def test_processors_are_divided_into_groups() -> None:
     chosen = strategy(tp=2, dp=3, pp=4, batch=12)
     for placement in PLACEMENTS:
         groups = processor_groups(chosen, placement)
-        assert list(groups) == placement.split("-")
-        for name, members in groups.items():
-            assert members.shape == (24 // getattr(chosen, name), getattr(chosen, name))
-            assert sorted(members.ravel().tolist()) == list(range(24))
+        for name in ("tp", "dp", "pp", "cp"):
+            assert groups[name].shape == (24 // getattr(chosen, name), getattr(chosen, name))
+            assert sorted(groups[name].ravel().tolist()) == list(range(24))
         # Groups of different dimensions have one processor in common, or none.
-        first, second, third = groups.values()
+        first, second, third = groups["tp"], groups["dp"], groups["pp"]
         assert all(len(np.intersect1d(a, b)) <= 1 for a in first for b in (*second, *third))
 
 
@@ -189,6 +193,74 @@ def test_the_first_dimension_is_between_neighbours() -> None:
     groups = processor_groups(strategy(tp=2, dp=2, pp=2), "pp-dp-tp")
     assert groups["pp"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert groups["tp"].tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+def test_groups_of_a_strategy_with_experts_and_context_parallelism() -> None:
+    # 2 · 2 · 2 processors of a stage: pairs of tensor, context and data parallelism; two experts, each split in two.
+    chosen = Strategy(
+        processors=16, tp=2, cp=2, dp=2, pp=2, ep=2, etp=2, batch=4, microbatch=1, optimizer_sharding=True,
+        shard_group=2,
+    )  # fmt: skip
+    groups = processor_groups(chosen, "tp-dp-pp")
+    assert groups["cp"].tolist()[:2] == [[0, 2], [1, 3]]
+    assert groups["dp"].tolist()[:2] == [[0, 4], [1, 5]]
+    assert groups["pp"].tolist()[:2] == groups["ends"].tolist()[:2] == [[0, 8], [1, 9]]
+    # The same weights are on four processors, whose state is split in pairs.
+    assert groups["shards"].tolist()[:4] == [[0, 2], [4, 6], [1, 3], [5, 7]]
+    assert groups["copies"].tolist()[:4] == [[0, 4], [2, 6], [1, 5], [3, 7]]
+    assert groups["etp"].tolist()[:4] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert groups["ep"].tolist()[:4] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert groups["expert_shards"].tolist()[:4] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert groups["expert_copies"].tolist()[:4] == [[0], [4], [1], [5]]
+    # Stages side by side leave those of one stage two apart.
+    inner = processor_groups(chosen, "pp-dp-tp")
+    assert inner["pp"].tolist()[0] == [0, 1]
+    assert inner["etp"].tolist()[0] == [0, 2]
+
+
+def test_the_order_of_a_strategy_is_the_default() -> None:
+    assert default_placement(strategy()) == "tp-dp-pp"
+    assert default_placement(strategy(placement=Placement.CP_TP_DP_PP)) == "cp-tp-dp-pp"
+    assert {placement.value for placement in Placement} - {"tiers"} < set(PLACEMENTS)
+    with pytest.raises(InputError, match="shard_group 4 does not divide the 6 processors"):
+        processor_groups(strategy(tp=1, dp=6, batch=6, shard_group=4), "tp-dp-pp")
+
+
+def today(**changes: Any) -> tuple[StepWork, Strategy]:
+    """A step of a small mixture of experts, whose attention is in one pass."""
+    shape = replace(resolve_workload("megatron-126m"), experts=Experts(count=4, top_k=2, feedforward=512), rotary=True)
+    chosen = strategy(tp=1, attention_kernel=AttentionKernel.FLASH, **changes)
+    chosen = replace(chosen, processors=chosen.dp * chosen.cp)
+    return step_work(shape, resolve_system("h100-80g-nvl8"), chosen), chosen
+
+
+def test_a_ring_of_keys_and_values() -> None:
+    work, chosen = today(dp=1, cp=4, batch=4)
+    for bandwidth in (1e6, 1e15):
+        placed = on_topology(work, chosen, full_mesh(4, Link(bandwidth=bandwidth, latency=LATENCY)))
+        before, after = (
+            next(piece for piece in of.kinds[0].base.forward if piece.collective == "ring") for of in (work, placed)
+        )
+        # Three messages of a third of the bytes each, beside the four parts of attention but the first.
+        assert after.link == pytest.approx(before.size / bandwidth + 3 * LATENCY)
+        parts = before.compute * 3 / 4
+        wanted = max(0.0, before.exposed + after.link - before.link) if before.exposed else max(0, after.link - parts)
+        assert after.exposed == pytest.approx(wanted, abs=1e-15)
+
+
+def test_tokens_go_to_their_experts() -> None:
+    work, chosen = today(dp=4, ep=4)
+    links = full_mesh(4, Link(bandwidth=BANDWIDTH, latency=LATENCY))
+    direct, ringed = (
+        on_topology(work, chosen, links, algorithms=algorithms) for algorithms in ({}, {"all-to-all": "ring"})
+    )
+    # To each of three others a quarter; in a ring from hand to hand, so that three, two and one of them go on.
+    assert direct.transfer("ep", "all-to-all", 4e6).wire == pytest.approx(3 * 1e6 / BANDWIDTH)
+    assert ringed.transfer("ep", "all-to-all", 4e6).wire == pytest.approx(6 * 1e6 / BANDWIDTH)
+    slow = on_topology(work, chosen, full_mesh(4, Link(bandwidth=1e3, latency=0.0)))
+    for piece in slow.kinds[0].base.forward:
+        if piece.group == "ep":
+            assert piece.exposed == piece.link == pytest.approx(3 * piece.size / 4 / 1e3)
 
 
 def test_a_time_is_linear_in_the_bytes() -> None:
@@ -206,10 +278,11 @@ def test_algorithms() -> None:
     halving = on_topology(work_of(chosen), chosen, network, algorithms={"all-reduce": "halving-doubling"})
     both = on_topology(work_of(chosen), chosen, network, algorithms={"all-reduce": "bidir-ring"})
     # The same bytes in 2 · 3 steps instead of 2 · 7; a ring in each direction carries half of them.
-    assert rings.collective("all-reduce", 8e6).latency == pytest.approx(14 * LATENCY)
-    assert halving.collective("all-reduce", 8e6).latency == pytest.approx(6 * LATENCY)
-    assert halving.collective("all-reduce", 8e6).wire == pytest.approx(rings.collective("all-reduce", 8e6).wire)
-    assert both.collective("all-reduce", 8e6).wire == pytest.approx(rings.collective("all-reduce", 8e6).wire / 2)
+    ring_time, halving_time, both_time = (of.transfer("tp", "all-reduce", 8e6) for of in (rings, halving, both))
+    assert ring_time.latency == pytest.approx(14 * LATENCY)
+    assert halving_time.latency == pytest.approx(6 * LATENCY)
+    assert halving_time.wire == pytest.approx(ring_time.wire)
+    assert both_time.wire == pytest.approx(ring_time.wire / 2)
 
 
 def test_pieces_take_the_time_of_the_topology() -> None:
@@ -217,38 +290,40 @@ def test_pieces_take_the_time_of_the_topology() -> None:
     work = work_of(chosen)
     # Slow enough that nothing else than the bytes on the wire counts.
     slow = on_topology(work, chosen, full_mesh(8, Link(bandwidth=1e6, latency=LATENCY)))
-    for block in (slow.forward_base, slow.forward_edge, slow.backward_base, slow.backward_edge):
-        transfers = [piece for piece in block.pieces if piece.collective]
+    [before], [after] = work.kinds, slow.kinds
+    for pieces in (after.base.forward, after.edge.forward, after.base.backward, after.edge.backward):
+        transfers = [piece for piece in pieces if piece.collective]
         assert len(transfers) == 4
         for piece in transfers:
             assert piece.link == piece.exposed == pytest.approx(3 * (LATENCY + piece.size / 4 / 1e6))
-    for before, after in zip(work.forward_base.pieces, slow.forward_base.pieces, strict=True):
-        assert replace(after, link=before.link, exposed=before.exposed) == before
+    for old, new in zip(before.base.forward, after.base.forward, strict=True):
+        assert replace(new, link=old.link, exposed=old.exposed) == old
 
 
 def test_pieces_keep_what_touching_buffers_takes() -> None:
     # A network that takes no time leaves only that: what the piece took beyond its transfer.
     infinite = full_mesh(8, Link(bandwidth=1e30, latency=0.0))
     made = Piece(
-        name="x", part="forward", communication="tp_communication", collective="all-reduce", size=10.0, transfers=1,
-        link=25.0, exposed=25.0,
+        name="x", part="forward", communication="tp_communication", group="tp", collective="all-reduce", size=10.0,
+        transfers=1, link=25.0, exposed=25.0,
     )  # fmt: skip
     # Of `handmade_work` 10 bytes take 10 s.
     for link, left in ((10.0, pytest.approx(0.0, abs=1e-20)), (25.0, 25.0)):
         piece = replace(made, link=link, exposed=link)
         work = on_topology(handmade_work((1,), pieces=((piece,), ())), strategy(), infinite)
-        [found] = work.forward_base.pieces
+        [found] = work.kinds[0].base.forward
         assert (found.link, found.exposed) == (left, left)
 
 
 @pytest.mark.parametrize("latency", [0.0, 0.5, 25.0])
 def test_hidden_pieces_expose_what_their_tiles_do_not_hide(latency: float) -> None:
     piece = Piece(
-        name="x", part="forward", compute=7.5, communication="tp_communication", collective="all-reduce", size=5.0,
-        transfers=2, link=5.0, exposed=0.0,
+        name="x", part="forward", compute=7.5, communication="tp_communication", group="tp", collective="all-reduce",
+        size=5.0, transfers=2, link=5.0, exposed=0.0,
     )  # fmt: skip
     network = full_mesh(2, Link(bandwidth=0.5, latency=latency))
-    [found] = on_topology(handmade_work((1,), pieces=((piece,), ())), strategy(tp=2, dp=1), network).forward_base.pieces
+    work = on_topology(handmade_work((1,), pieces=((piece,), ())), strategy(tp=2, dp=1), network)
+    [found] = work.kinds[0].base.forward
     # An all-reduce of two is two steps of half the bytes; each of the two transfers has the latency of both.
     assert found.link == pytest.approx(10.0 + 2 * 2 * latency)
     # Of three tiles two run beside them, 5 of the 7.5 s.
@@ -257,13 +332,13 @@ def test_hidden_pieces_expose_what_their_tiles_do_not_hide(latency: float) -> No
 
 def test_hidden_pieces_with_something_exposed() -> None:
     piece = Piece(
-        name="x", part="forward", compute=3.0, communication="tp_communication", collective="all-reduce", size=5.0,
-        transfers=2, link=5.0, exposed=3.0,
+        name="x", part="forward", compute=3.0, communication="tp_communication", group="tp", collective="all-reduce",
+        size=5.0, transfers=2, link=5.0, exposed=3.0,
     )  # fmt: skip
     for bandwidth, link, exposed in ((0.5, 10.0, 8.0), (1.25, 4.0, 2.0), (50.0, 0.1, 0.0)):
         network = full_mesh(2, Link(bandwidth=bandwidth, latency=0.0))
         work = on_topology(handmade_work((1,), pieces=((piece,), ())), strategy(tp=2, dp=1), network)
-        [found] = work.forward_base.pieces
+        [found] = work.kinds[0].base.forward
         assert (found.link, found.exposed) == (pytest.approx(link), pytest.approx(exposed))
 
 
@@ -276,7 +351,7 @@ def test_the_same_network_leaves_overlapped_products_as_they_are() -> None:
             continue
         work = free.work
         on_tiers = on_topology(work, replace(free.strategy, pp=1, dp=1, processors=free.strategy.tp), _rings(free))
-        for before, after in zip(work.forward_edge.pieces, on_tiers.forward_edge.pieces, strict=True):
+        for before, after in zip(work.kinds[0].edge.forward, on_tiers.kinds[0].edge.forward, strict=True):
             assert after.link == pytest.approx(before.link, rel=1e-9)
             assert after.exposed == pytest.approx(before.exposed, rel=1e-9, abs=1e-9 * before.link)
             compared += bool(before.collective)
@@ -335,5 +410,5 @@ def test_random_systems_are_joined_by_their_tiers() -> None:
         placed = on_topology(work, chosen, topology_of(machine, 4))
         tier = machine.network_tiers[0]
         step = tier.latency + 1e6 / (2 * tier.bandwidth * tier.efficiency)
-        assert seconds(placed.collective("all-reduce", 1e6)) == pytest.approx(2 * step)
-        assert seconds(placed.exchange(1e6)) == pytest.approx(2 * step)
+        assert seconds(placed.transfer("tp", "all-reduce", 1e6)) == pytest.approx(2 * step)
+        assert seconds(placed.transfer("shards", "all-reduce", 1e6)) == pytest.approx(2 * step)

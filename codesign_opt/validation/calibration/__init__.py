@@ -1,0 +1,1 @@
+"""Calibration: fitting the efficiencies of processors and networks to measured runs."""
