@@ -13,6 +13,7 @@ from pathlib import Path
 from codesign_opt.objectives.intervals import published_intervals
 from codesign_opt.tables import Table
 from codesign_opt.validation import MappedRun, MeasuredRun, shipped_runs
+from codesign_opt.validation.calibration.shipped import shipped_calibrations
 from codesign_opt.validation.columns import columns_of
 from codesign_opt.validation.scoring import GROUP_ROWS, TIERS, Validation, validate
 from codesign_opt.validation.unmapped import REASONS
@@ -52,8 +53,8 @@ NOT_COVERED = """\
 ## What is not covered, and why
 
 * **Host-bound steps.** In eager frameworks a block and microbatch take no less than a few milliseconds, however little
-  there is to compute: small models, small microbatches and much tensor parallelism. Such runs have a low utilisation,
-  and are in the second table only.
+  there is to compute: small models, small microbatches and much tensor parallelism. The model has a floor for it
+  (`launch`), but one for all software; such runs have a low utilisation, and are in the second table only.
 * **Shared clusters.** BigScience's notes tell of 125 to 225 s for one and the same run; no model says which it will be.
 * **What a row does not say.** Assumptions are listed with every row (`--rows`, `--json`): recompute, precision,
   sharding, the network between nodes, the habits of a software.
@@ -71,11 +72,12 @@ num_gpus / (tp · pp · cp), memory is in GiB as tools print it, and `oom` is y 
 AFTERWARDS = """\
     $ codesign-opt validate --data my-runs.csv --rows 5
 
+    $ codesign-opt calibrate h100-sxm --data my-runs.csv --output my-h100.toml
+
 The bias says by what factor all runs are off. The suspected part of the worst rows is what they have more of than the
-others: look there first, and at the assumptions of those rows. `codesign-opt catalog show h100-sxm` prints a system to
-start from; lower the efficiency of its engines where runs on one node are off, and that of its links where only larger
-ones are. Names of systems decide the interval that `estimate` prints: `h100-…` has that of runs on the same
-generation."""
+others: look there first, and at the assumptions of those rows. `calibrate` moves the calibration of the generation as
+far as your runs demand, names what they do not determine, and writes a system that every command takes. Names of
+systems decide the interval that `estimate` prints: `h100-…` has that of runs on the same generation."""
 
 
 def main() -> None:
@@ -86,8 +88,9 @@ def main() -> None:
 def page() -> str:
     """The page as text."""
     runs = shipped_runs()
-    fast = validate(runs, mfu_above=LOWEST)
-    every = validate(runs, tiers=TIERS)
+    calibrations = shipped_calibrations()
+    fast = validate(runs, mfu_above=LOWEST, calibrations=calibrations)
+    every = validate(runs, tiers=TIERS, calibrations=calibrations)
     sections = [
         OPENING,
         f"{_systems(fast)}\n\n## Step time: tier A above {LOWEST:.0%} utilisation\n\n{_times(fast)}",
@@ -108,7 +111,10 @@ def _systems(validation: Validation) -> str:
         return (
             "Systems are those of the catalogue, which are fitted to no run: every row is one that they have not seen."
         )
-    return "Held out: predicted by calibrations that have not seen the row's family."
+    return (
+        "Held out: predicted by calibrations that have not seen the row's family. `docs/calibration.md` says how they\n"
+        "are made; one for each generation of processors, and none for a source, a model or a row."
+    )
 
 
 def _times(validation: Validation) -> str:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 
-from codesign_opt.strategies import ProductPrecision
 from codesign_opt.validation.machines import SYSTEMS
 from codesign_opt.validation.mapping import MappedRun
-
-
-class Precision(Enum):
-    """Number format of matrix products: 16 bits (float16, bfloat16) or 8 bits."""
-
-    SIXTEEN_BITS = "16-bit"
-    EIGHT_BITS = "8-bit"
-
 
 GENERATIONS: Mapping[str, tuple[str, ...]] = {
     "volta": ("V100",),
@@ -41,12 +31,6 @@ PUBLISHED: Mapping[str, Mapping[str, tuple[float, str]]] = {
 def generation_of(run: MappedRun) -> str:
     """The generation of a run's processor."""
     return _of_processor(run.run.processor)
-
-
-def precision_of(run: MappedRun) -> Precision:
-    """The number format of a run's products."""
-    eight = run.strategy.product_precision is ProductPrecision.FLOAT8
-    return Precision.EIGHT_BITS if eight else Precision.SIXTEEN_BITS
 
 
 def generation_of_system(name: str) -> str | None:

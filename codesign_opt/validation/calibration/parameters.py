@@ -136,9 +136,6 @@ MEMORY_PARAMETERS: tuple[Parameter, ...] = (
 )  # fmt: skip
 """The parameters of memory overheads."""
 
-NAMES = tuple(parameter.name for parameter in PARAMETERS)
-"""Names of `PARAMETERS`."""
-
 
 def priors(parameters: Sequence[Parameter] = PARAMETERS) -> dict[str, float]:
     """The value of every parameter before anything is measured."""
