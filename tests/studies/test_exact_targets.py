@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from codesign_opt.catalog import resolve_system
-from codesign_opt.strategies import CpExchange, Datatype, Placement, StrategyTable, TpOverlap
+from codesign_opt.errors import InfeasibleError
+from codesign_opt.strategies import CpExchange, Datatype, Placement, ProductPrecision, StrategyTable, TpOverlap
 from codesign_opt.strategies.space import StrategySpace
 from codesign_opt.strategies.targets import TARGETS, target_violations
 from codesign_opt.studies.exact import ExactQuestion, solve
@@ -72,3 +75,15 @@ def test_the_answer_counts_what_the_target_refuses(target: str) -> None:
     if not TARGETS[target].choices:
         assert answer.legal + answer.excluded.get("target", 0) == strategies(question("free")).rows
     assert not any(target_violations(row, WORKLOAD, SYSTEM, target) for row in answer.strategies.strategies())
+
+
+def test_products_in_8_bits_need_an_engine() -> None:
+    both = (ProductPrecision.SAME, ProductPrecision.FLOAT8)
+    asked = question("free")
+    space = replace(asked.space, limits={**LIMITS, "product_precision": both})
+    without = replace(asked, system=resolve_system("a100-80g-sxm"))
+    assert solve(replace(without, space=space)).legal == solve(without).legal
+    assert solve(replace(asked, space=space)).legal == 2 * solve(asked).legal
+    only = replace(space, limits={**LIMITS, "product_precision": both[1:]})
+    with pytest.raises(InfeasibleError, match="a100-80g-sxm has no float8 engine"):
+        solve(replace(without, space=only))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,8 @@ from codesign_opt.analytical.errata import Erratum
 from codesign_opt.analytical.grid import GridMemory, grid_memories
 from codesign_opt.analytical.overheads import overhead_columns
 from codesign_opt.analytical.space_keys import SpaceKeys
-from codesign_opt.strategies import Datatype, Placement, StrategyTable
+from codesign_opt.errors import InfeasibleError
+from codesign_opt.strategies import Datatype, Placement, ProductPrecision, StrategyTable
 from codesign_opt.strategies.defaults import default_values
 from codesign_opt.strategies.grid import StrategyGrid
 from codesign_opt.strategies.space import StrategySpace
@@ -97,12 +98,31 @@ def space_of(question: ExactQuestion) -> Space:
         question.processors,
         question.batch,
         question.datatype,
-        _Hashable(question.space),
+        _Hashable(_with_engines(question)),
         _tier_sizes(question),
         system.memory_overheads,
         system.memory_tier2.capacity > 0,
         question.reproduce,
     )
+
+
+def _with_engines(question: ExactQuestion) -> StrategySpace:
+    """The question's space without products in 8 bits where the system has no engine for them.
+
+    Raises:
+        InfeasibleError: When it has none but these.
+    """
+    asked = question.space.limits.get("product_precision", ())
+    possible = tuple(precision for precision in asked if precision is not ProductPrecision.FLOAT8)
+    if possible == asked or Datatype.FLOAT8.value in question.system.matrix:
+        return question.space
+    if not possible:
+        raise InfeasibleError(
+            f"{question.system.name} has no float8 engine for product_precision float8",
+            f"it has {', '.join(question.system.matrix)}",
+            "datatype_missing",
+        )
+    return replace(question.space, limits={**question.space.limits, "product_precision": possible})
 
 
 def _tier_sizes(question: ExactQuestion) -> tuple[int, ...]:
