@@ -22,15 +22,8 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(command.replace("\\\n", " "), comments=True)[1:] for command in found]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[] if page.name == "README.md" else [pytest.mark.slow])
-        for page in PAGES
-        if commands(page)
-    ],
-    ids=lambda page: page.name,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
 def test_the_commands_of_a_page_work_in_an_empty_folder(page: Path, tmp_path: Path) -> None:
     for name, content in _FILE.findall(page.read_text()):
         (tmp_path / name).write_text(content)

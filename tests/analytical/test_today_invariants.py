@@ -255,6 +255,7 @@ def test_the_worst_stage_is_never_below_the_mean(seed: int, precision: GradientP
     assert found.memory.tier1[0] >= (parameters * each / pp + activations) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @examples
 @given(seed=seeds)
 def test_zero_bubble_is_never_slower_at_equal_memory(seed: int) -> None:
@@ -306,6 +307,7 @@ def test_times_are_finite_and_add_up(seed: int) -> None:
         assert name == "bubble" or (part >= -1e-12 * total).all(), name
 
 
+@pytest.mark.slow
 @examples
 @given(seed=seeds)
 def test_stages_of_sharding_never_need_more(seed: int) -> None:
@@ -332,6 +334,7 @@ def test_stages_of_sharding_never_need_more(seed: int) -> None:
     assert_never_larger(need[3], need[2] + beside)
 
 
+@pytest.mark.slow
 @examples
 @given(seed=seeds)
 def test_recomputing_more_blocks_keeps_less_and_takes_longer(seed: int) -> None:

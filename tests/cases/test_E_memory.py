@@ -231,6 +231,7 @@ def test_E22_a_hundred_and_twenty_six_blocks_need_512_processors(runs: Mapping[s
     assert fitting_layouts(run, 128) == fitting_layouts(run, 256) == set()
 
 
+@pytest.mark.slow
 def test_E23_verdicts_on_the_rows_of_the_sweep(runs: Mapping[str, MeasuredRun]) -> None:
     outcomes = map_runs([run for run in runs.values() if run.family == "nanotron_ultrascale"])
     sweep = [outcome for outcome in outcomes if isinstance(outcome, MappedRun)]

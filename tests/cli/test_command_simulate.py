@@ -115,7 +115,8 @@ class TestStepOfAStrategy:
         assert re.fullmatch(r"step time: simulated \S+ \ws, estimate \S+ \ws \([+-]\d+\.\d\d%\)", lines[2])
         assert lines[3] == ""
         assert lines[4].startswith("why: ")
-        assert re.fullmatch(r"rates: sample_rate \S+ samples/s, token_rate \S+ tokens/s, mfu \S+", lines[5])
+        rates = r"rates: sample_rate \S+ samples/s, token_rate \S+ tokens/s, mfu \S+ \(full attention\)"
+        assert re.fullmatch(rates, lines[5])
         assert re.fullmatch(r"critical path: [\w ]+ \d+\.\d%, [\w ]+ \d+\.\d%, [\w ]+ \d+\.\d%", lines[6])
         assert re.fullmatch(r"fullest port: stage \d, tier \d, (in|out): \d+\.\d%", lines[7])
         titles = [line for line in lines if line.endswith(":")]

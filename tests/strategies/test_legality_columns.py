@@ -414,6 +414,7 @@ def _values(name: str) -> st.SearchStrategy[Any]:
     return st.integers(-1, 2) if name.endswith("_tier") else st.sampled_from([0, 1, 2, 3, 4, 6, 12, 24])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     columns=st.lists(

@@ -10,6 +10,7 @@ from codesign_opt.objectives.intervals import PARALLELISMS, nearest_interval, pu
 from codesign_opt.validation.residuals import shipped_residuals
 
 
+@pytest.mark.slow
 def test_the_shipped_file_is_what_the_script_makes() -> None:
     made = tomllib.loads(shipped_residuals())["interval"]
     shipped = published_intervals()

@@ -34,10 +34,14 @@ def schedules(case: StepCase) -> list[str]:
 
 
 def cases(seed: int, count: int) -> list[StepCase]:
-    """A sixth of them with split backward passes, and as many with weights in shards."""
-    part = count // 6
+    """Some of each of what is rare: split backward passes, weights in shards, split experts, two chunks."""
+    part = count // 8
     return [
-        *today_cases(seed, count - 2 * part, wanted=schedules),
+        *today_cases(seed, count - 4 * part, wanted=schedules),
+        *today_cases(seed + 4, part, wanted=schedules, pp=2, vpp=2),
+        *today_cases(
+            seed + 3, part, wanted=lambda case: schedules(case) and case.strategy.etp > 1, tp=4, etp=2, ep=2
+        ),
         *today_cases(seed + 1, part, wanted=schedules, schedule=Schedule.ZB_1P, training=True, vpp=1, pp=2),
         *today_cases(
             seed + 2, part, wanted=schedules, optimizer_sharding=True, gradient_sharding=True, weight_sharding=True,
