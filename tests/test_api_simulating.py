@@ -15,6 +15,7 @@ from codesign_opt.catalog import resolve_system, resolve_workload
 from codesign_opt.errors import InfeasibleError, InputError, StrategyError
 from codesign_opt.graphs import GraphBuilder, read_graph
 from codesign_opt.simulation.topologies import Link, ring, topology_of
+from codesign_opt.strategies import AttentionKernel, Datatype, Recompute, Schedule, TpCommunication
 
 GRAPH = Path(__file__).parent / "data" / "graphs" / "supersim_test_graph.textproto"
 STRATEGY = Strategy(processors=16, tp=4, pp=2, dp=2, batch=16, microbatch=1, dp_tier=1)
@@ -96,6 +97,53 @@ class TestSteps:
     def test_an_illegal_strategy(self) -> None:
         with pytest.raises(StrategyError, match="tp 3"):
             api.simulate_strategy("gpt3-13b", "a100-80g", replace(STRATEGY, processors=12, tp=3))
+
+
+TODAY: dict[str, Any] = {
+    "microbatch": 1, "datatype": Datatype.BFLOAT16, "attention_kernel": AttentionKernel.FLASH, "dp_tier": 1,
+    "pp_tier": 1, "optimizer_sharding": True,
+}  # fmt: skip
+
+
+class TestStepsOfToday:
+    def test_context_parallelism_and_a_vocabulary(self) -> None:
+        strategy = Strategy(
+            processors=128, tp=8, pp=4, dp=2, cp=2, batch=32, cp_tier=1,
+            tp_communication=TpCommunication.SEQUENCE_PARALLEL, **TODAY,
+        )  # fmt: skip
+        step = api.simulate_strategy("llama3-70b", "h100-sxm", strategy, granularity="block")
+        assert step.parts is not None
+        # The output projection makes the last stage the busiest, as the estimate has it.
+        assert step.stage == 3
+        assert step.result.stages["cp_communication"].tolist() == pytest.approx(
+            [step.estimated.times.cp_communication.item()] * 4, rel=1e-9
+        )
+        assert step.result.seconds == pytest.approx(step.estimated.times.total.item(), rel=0.01)
+
+    def test_experts_and_microbatches_from_both_ends(self) -> None:
+        strategy = Strategy(
+            processors=128, tp=1, pp=4, dp=32, ep=32, batch=256, ep_tier=1, schedule=Schedule.DUALPIPE,
+            recompute=Recompute.FULL, **TODAY,
+        )  # fmt: skip
+        step = api.simulate_strategy("deepseek-v3", "h100-sxm", strategy, granularity="block")
+        assert step.result.step.schedule == "dualpipe"
+        # What experts exchange goes on beside passes of the other way.
+        assert step.result.seconds < 0.95 * step.estimated.times.total.item()
+        plain = api.simulate_strategy("deepseek-v3", "h100-sxm", strategy, granularity="block", schedule="1f1b")
+        assert step.result.seconds < 0.9 * plain.result.seconds
+
+    def test_weights_in_shards_on_a_topology(self) -> None:
+        strategy = Strategy(
+            processors=16, tp=2, pp=1, dp=4, cp=2, batch=8, weight_sharding=True, **{**TODAY, "pp_tier": 0}
+        )
+        seconds = {
+            placement: api.simulate_strategy(
+                "llama3-8b", "h100-sxm", strategy, granularity="block", topology=RING, placement=placement
+            ).result.seconds
+            for placement in (None, "tp-dp-pp", "tp-cp-dp-pp", "tp-dp-cp-pp")
+        }
+        assert seconds[None] == seconds["tp-dp-pp"] == seconds["tp-cp-dp-pp"]
+        assert seconds["tp-dp-cp-pp"] != seconds[None]
 
 
 def delays(*milliseconds: float) -> GraphBuilder:

@@ -176,8 +176,8 @@ def _end(evaluated: _Evaluated, part: Part, spaces: BlockSpaces, optimizer: floa
         optimizer=optimizer,
         gradients=evaluated.gradients(spaces),
         weights=evaluated.weights(spaces),
-        # Tokens are looked up in the embedding; its gradient does not need it.
-        used_backward=part is Part.LAST,
+        # The gradient of the embedding does not need it; the output projection stays, as its backward pass comes first.
+        regathered=False,
     )
 
 

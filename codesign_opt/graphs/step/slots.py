@@ -132,7 +132,7 @@ class _Weights:
         how = self.work.gathered
         if how is None or self.one.kind is PassKind.WEIGHT_GRADIENT:
             return ()
-        if self.one.backward and (how.keep or not block.used_backward):
+        if self.one.backward and (how.keep or not block.regathered):
             return ()
         return tuple(self.work.gathers([block]))
 

@@ -77,7 +77,7 @@ class BlockWork:
         optimizer: Seconds of the optimizer's step.
         gradients: What reduces its gradients.
         weights: What gathers its weights from the processors that split their state; nothing where none do.
-        used_backward: Whether activation gradients need the weights.
+        regathered: Whether they are gathered once more for a backward pass.
         kept: The block where full recompute does not concern it, if that may be.
     """
 
@@ -87,7 +87,7 @@ class BlockWork:
     optimizer: float = 0.0
     gradients: tuple[Exchange, ...] = ()
     weights: tuple[Exchange, ...] = ()
-    used_backward: bool = True
+    regathered: bool = True
     kept: BlockWork | None = None
 
     @property

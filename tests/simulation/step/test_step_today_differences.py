@@ -228,8 +228,7 @@ def test_ends_whose_weights_are_in_shards_are_gathered() -> None:
         work, strategy = case.work, case.strategy
         assert work.first is not None
         assert work.last is not None
-        passes = 1 if strategy.keep_gathered else 2
-        gathers = _seconds(work, work.first, "gathers") + passes * _seconds(work, work.last, "gathers")
+        gathers = sum(_seconds(work, end, "gathers") for end in (work.first, work.last))
         scatters = sum(_seconds(work, end, "exchanges") for end in (work.first, work.last))
         more = case.microbatches * gathers
         more += (case.microbatches - 1) * scatters * strategy.reduce_each_microbatch
