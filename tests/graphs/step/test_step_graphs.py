@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from step_cases import StepCase, one, step_cases, times_of
 from step_works import GRADIENT_BYTES, MESSAGE_BYTES, handmade_work
-from today_cases import today_cases
+from today_step_cases import today_cases
 
 from codesign_opt.graphs import Graph, GraphBuilder, Ragged, check_graph, read_graph, write_graph
 from codesign_opt.graphs.step import (

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from step_cases import StepCase, times_of
-from today_cases import coincides, today_cases
+from today_step_cases import coincides, today_cases
 
 from codesign_opt.graphs.step import GRANULARITIES, StepGraph, StepOptions, step_graph
 from codesign_opt.simulation.step import simulate_step, simulated_estimate

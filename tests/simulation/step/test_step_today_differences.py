@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from step_cases import StepCase, one
 from step_works import handmade_work
-from today_cases import coincides, end_times, today_cases
+from today_step_cases import coincides, end_times, today_cases
 
 from codesign_opt.analytical import Estimate
 from codesign_opt.analytical.weight_sharding import weight_exchange

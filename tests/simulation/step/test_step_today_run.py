@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from step_cases import StepCase, one
-from today_cases import today_cases
+from today_step_cases import today_cases
 
 from codesign_opt.graphs import check_graph
 from codesign_opt.graphs.step import GRANULARITIES, MESSAGES, StepGraph, StepOptions, step_graph
